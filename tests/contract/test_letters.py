@@ -1,0 +1,228 @@
+"""Dead letters looked at, discarded and copied; and since when a leased job has been ready."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from tests.contract.jobs import drain, end, job, put, take
+from tests.contract.stores import Store
+from tests.races.waiting import until
+from vtrr_django.domain.job import LeasedJob, OutcomeKind
+from vtrr_django.engines.base import Engine
+from vtrr_django.engines.sql.tables import COMPLETED, FAILED
+
+SHORT = 0.05
+AT_LEAST = timedelta(seconds=SHORT - 0.001)
+
+
+def kill(engine: Engine, *partition_keys: str, **fields: Any) -> list[str]:
+    """Make dead letters; return their ids."""
+    ids = put(engine, *partition_keys, **fields)
+    for one in take(engine, len(ids)):
+        assert end(engine, one, OutcomeKind.FAIL, reason="r")
+    return ids
+
+
+# -- discarding --------------------------------------------------------------------
+
+
+def test_discarded_letters_are_gone_and_the_others_stay(store: Store) -> None:
+    engine = store.engine()
+    ids = kill(engine, *"aabbc")
+    other = store.engine()
+    [foreign] = kill(other, "a")
+    live, done = put(engine, "d", "e")
+    [leased] = [one for one in take(engine, 2) if one.id == done]
+    assert end(engine, leased)
+    asked = [ids[3], "nobody", ids[0], foreign, live, done]
+    assert engine.discard(asked) == [ids[3], ids[0]]
+    assert engine.discard(asked) == []
+    left = {ids[1], ids[2], ids[4]}
+    assert {row["id"] for row in store.history(engine.name)["failed"]} == left
+    assert len(store.history(engine.name)["completed"]) == 1
+    assert len(store.history(other.name)["failed"]) == 1
+    assert engine.stats().failed == 3
+    assert set(engine.requeue()) == left
+
+
+def test_more_letters_than_one_statement_takes(store: Store) -> None:
+    engine = store.engine()
+    ids: list[str] = []
+    for _ in range(11):
+        ids += kill(engine, *["a"] * 100)
+    assert [one.id for one in engine.dead_letters(ids[::-1])] == ids[::-1]
+    assert engine.discard(ids[::-1]) == ids[::-1]
+    assert engine.stats().failed == 0
+
+
+def test_the_names_of_a_discarded_letter_are_free_again(store: Store) -> None:
+    engine = store.engine()
+    new = job("a", id="own", given_id=True, msg_id="m")
+    engine.enqueue([new], {})
+    assert end(engine, take(engine)[0], OutcomeKind.FAIL, reason="r")
+    other = job("b", msg_id="m")
+    assert engine.enqueue([other], {}) == ["own"]
+    assert engine.discard(["own"]) == ["own"]
+    assert engine.known([new, other]) == [None, None]
+    assert engine.enqueue([other], {}) == [other.id]
+    again = job("c", id="own", given_id=True)
+    assert engine.enqueue([again], {}) == ["own"]
+    assert sorted(one.id for one in drain(engine)) == sorted([other.id, "own"])
+
+
+# -- looking at them ---------------------------------------------------------------
+
+
+def test_letters_come_as_the_jobs_they_were_in_the_order_asked_for(store: Store) -> None:
+    engine = store.engine()
+    fields = {"weight": 3, "priority": -5, "payload": '{"args":["ü"],"kwargs":{}}'}
+    first, second = kill(engine, "ten ant", "", msg_id=None, parent_id="p", **fields)
+    letters = engine.dead_letters([second, "nobody", first])
+    assert [one.id for one in letters] == [second, first]
+    assert [one.partition_key for one in letters] == ["", "ten ant"]
+    for one in letters:
+        assert (one.task_name, one.weight, one.priority) == ("tests.task", 3, -5)
+        assert (one.payload, one.delay, one.due_at) == (fields["payload"], None, None)
+    assert engine.stats().failed == 2
+    put(engine, "a")
+    assert engine.dead_letters([take(engine)[0].id]) == []
+
+
+def test_a_requeued_letter_is_the_job_it_was(store: Store) -> None:
+    engine = store.engine()
+    payload = '{"args":["ü",[]],"kwargs":{"k":1.5}}'
+    [job_id] = kill(engine, "ten ant", weight=3, priority=-5, payload=payload)
+    assert engine.requeue([job_id]) == [job_id]
+    [again] = take(engine)
+    assert (again.id, again.partition_key, again.task_name) == (job_id, "ten ant", "tests.task")
+    assert (again.weight, again.priority) == (3, -5)
+    assert (again.args, again.kwargs) == (["ü", []], {"k": 1.5})
+
+
+# -- since when --------------------------------------------------------------------
+
+
+def soon(engine: Engine) -> LeasedJob:
+    """Lease the one job that is about to be ready."""
+    [leased] = until(lambda: take(engine), "a job that is ready soon")
+    return leased
+
+
+def ready_at(leased: LeasedJob) -> Any:
+    assert leased.ready_at is not None
+    return leased.ready_at
+
+
+def test_a_job_is_ready_since_it_came(store: Store) -> None:
+    engine = store.engine()
+    put(engine, *["a"] * 40)
+    put(engine, "a")
+    leased = take(engine, 41)
+    for one in leased:
+        assert abs(ready_at(one) - one.enqueued_at) < timedelta(milliseconds=1)
+    assert [one.ready_at for one in leased] == sorted(ready_at(one) for one in leased)
+
+
+def test_a_delayed_job_is_ready_since_it_was_due(store: Store) -> None:
+    engine = store.engine()
+    put(engine, "a", delay=SHORT)
+    leased = soon(engine)
+    assert ready_at(leased) - leased.enqueued_at >= AT_LEAST
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.RETRY, OutcomeKind.SNOOZE])
+def test_a_job_that_was_put_off_is_ready_since_it_was_due_again(
+    store: Store, kind: OutcomeKind
+) -> None:
+    engine = store.engine()
+    put(engine, "a")
+    [first] = take(engine)
+    assert end(engine, first, kind, delay=SHORT)
+    again = soon(engine)
+    assert (again.id, again.enqueued_at) == (first.id, first.enqueued_at)
+    assert ready_at(again) - ready_at(first) >= AT_LEAST
+
+
+def test_a_reclaimed_job_is_ready_since_it_came_back(store: Store) -> None:
+    engine = store.engine()
+    put(engine, "a")
+    [first] = engine.lease(1, worker_id="w", lease_seconds=SHORT)
+    again = soon(engine)
+    assert (again.id, again.timeouts) == (first.id, 1)
+    assert ready_at(again) - ready_at(first) >= AT_LEAST
+
+
+def test_a_released_job_keeps_the_time_of_its_place(store: Store) -> None:
+    engine = store.engine()
+    put(engine, "a")
+    [first] = take(engine)
+    [second] = put(engine, "a")
+    assert end(engine, first, OutcomeKind.RELEASE)
+    again, other = take(engine, 2)
+    assert (again.id, again.ready_at) == (first.id, first.ready_at)
+    assert other.id == second
+    assert ready_at(other) > ready_at(again)
+
+
+def test_a_requeued_job_is_ready_since_then(store: Store) -> None:
+    engine = store.engine()
+    put(engine, "a")
+    [first] = take(engine)
+    assert end(engine, first, OutcomeKind.FAIL, reason="r")
+    assert engine.requeue() == [first.id]
+    [again] = take(engine)
+    assert ready_at(again) > ready_at(first)
+
+
+# -- how many ----------------------------------------------------------------------
+
+
+def test_depth_counts_what_lives_and_nothing_else(store: Store) -> None:
+    engine = store.engine()
+    assert engine.depth().oldest_ready_at is None
+    assert (engine.depth().ready, engine.depth().partitions_waiting) == (0, 0)
+    kill(engine, "a", "b")
+    put(engine, *["a"] * 50, *["b"] * 2, "")
+    put(engine, "c", "c", delay=60.0)
+    leased = take(engine, 4)
+    assert end(engine, leased[0])
+    depth, stats = engine.depth(), engine.stats()
+    assert (depth.ready, depth.scheduled, depth.leased) == (49, 2, 3)
+    assert (depth.completed, depth.failed, depth.recent_runs, depth.recent_failures) == (
+        *(0, 0),
+        *([], []),
+    )
+    assert (stats.completed, stats.failed) == (1, 2)
+    for name in ("paused", "ready", "scheduled", "leased", "partitions_waiting", "oldest_ready_at"):
+        assert getattr(depth, name) == getattr(stats, name), name
+    assert depth.now is not None
+    assert depth.oldest_ready_at is not None
+    assert timedelta() < depth.now - depth.oldest_ready_at < timedelta(seconds=300)
+    assert engine.waiting() == 49
+    engine.pause()
+    assert engine.depth().paused
+    assert (engine.depth().ready, engine.waiting()) == (49, 0)
+
+
+def test_depth_asks_nothing_about_ended_jobs(store: Store) -> None:
+    engine = store.engine()
+    kill(engine, "a")
+    said: list[str] = []
+
+    def note(execute: Any, sql: str, *args: Any) -> Any:
+        said.append(sql)
+        return execute(sql, *args)
+
+    with contextlib.ExitStack() as stack:
+        for alias in store.databases:
+            stack.enter_context(connections[alias].execute_wrapper(note))
+        engine.depth()
+        engine.waiting()
+        assert not [sql for sql in said if COMPLETED in sql or FAILED in sql]
+        engine.stats()
+        assert [sql for sql in said if FAILED in sql]

@@ -1,0 +1,11 @@
+-- Decide that a large enqueue counts: from now on whoever finds a batch of it admits it.
+--
+-- NEEDS    clock
+-- KEYS     staged
+-- ARGV     2 name of the enqueue, 3 number of batches
+-- RETURNS  1, or 0 where it was withdrawn meanwhile
+
+call('HDEL', key.staged, '') -- frees nothing: see lease.lua
+if call('HEXISTS', key.staged, ARGV[2]) == 0 then return 0 end
+call('HSET', key.staged, ARGV[2], 'committed ' .. ARGV[3])
+return 1

@@ -1,0 +1,1 @@
+"""What all engines keep in the database: the tables, transactions on them, the history."""

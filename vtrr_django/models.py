@@ -1,0 +1,27 @@
+"""Where Django looks for the tables; they are defined beside the engine that owns them."""
+
+from vtrr_django.engines.sql.models import (
+    CompletedJob,
+    FailedJob,
+    Job,
+    Partition,
+    PartitionSample,
+    QueueSample,
+    QueueState,
+    QueueTotals,
+    RuntimeAverage,
+    WorkerSighting,
+)
+
+__all__ = [
+    "CompletedJob",
+    "FailedJob",
+    "Job",
+    "Partition",
+    "PartitionSample",
+    "QueueSample",
+    "QueueState",
+    "QueueTotals",
+    "RuntimeAverage",
+    "WorkerSighting",
+]
