@@ -1,0 +1,159 @@
+"""From what a caller says about a job to the value an engine stores: all checks are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.utils import timezone
+
+from vtrr_django.domain import values as checks
+from vtrr_django.domain.config import Shares
+from vtrr_django.domain.job import NewJob, check_same_job
+from vtrr_django.domain.payload import dump_payload, load_payload
+from vtrr_django.exceptions import ConfigurationError, ValidationError
+
+_MOST_HAVE = frozenset(("args", "kwargs", "weight"))
+"""What an item of a bulk says, mostly; the checks of the rest take longer than these."""
+
+
+def new_job(
+    task_name: str,
+    item: Mapping[str, Any],
+    partition_key: str,
+    *,
+    fresh_id: str,
+    max_bytes: int,
+    path: str = "",
+) -> NewJob:
+    """Build a job out of an item of ``.queue(tasks=[...])`` or the like.
+
+    Raises:
+        ValidationError: naming the culprit below ``path``.
+    """
+    prefix = f"{path}." if path else ""
+    payload = dump_payload(
+        item.get("args", []), item.get("kwargs", {}), max_bytes=max_bytes, path=path
+    )
+    weight = 1
+    if "weight" in item:
+        weight = checks.check_weight(item["weight"], prefix + "weight")
+    if _MOST_HAVE.issuperset(item):
+        return NewJob(
+            id=fresh_id,
+            task_name=task_name,
+            payload=payload,
+            partition_key=partition_key,
+            weight=weight,
+        )
+
+    def given(name: str, check: Callable[[Any, str], Any], default: Any = None) -> Any:
+        value = item.get(name)
+        return default if value is None else check(value, prefix + name)
+
+    delay = given("delay", checks.check_delay)
+    due_at = given("scheduled_at", _check_due_at)
+    if delay is not None and due_at is not None:
+        raise ValidationError(prefix + "delay", "expected delay or scheduled_at, got both")
+    own_id = given("id", checks.check_job_id)
+    return NewJob(
+        id=fresh_id if own_id is None else own_id,
+        given_id=own_id is not None,
+        task_name=task_name,
+        payload=payload,
+        partition_key=partition_key,
+        weight=weight,
+        priority=checks.check_priority(item.get("priority", 0), prefix + "priority"),
+        delay=delay,
+        due_at=due_at,
+        msg_id=given("msg_id", checks.check_msg_id),
+        parent_id=given("parent_id", checks.check_parent_id),
+    )
+
+
+def copy_of(letter: NewJob, fresh_id: str) -> NewJob:
+    """Return a new job like a dead letter, whose child it is.
+
+    Raises:
+        ValidationError: somebody has spoilt it, so that it cannot be run.
+    """
+    try:
+        checks.check_task_name(letter.task_name, "task_name")
+        checks.check_partition_key(letter.partition_key, "partition_key", required=False)
+        load_payload(letter.payload)
+    except ValidationError as error:
+        # What it says may quote arguments, which not everybody may see.
+        raise ValidationError(
+            f"dead letter {letter.id}",
+            f"expected a job that can run, got one whose {error.path} somebody has spoilt; "
+            "discard it, and enqueue what was meant anew",
+        ) from error
+    return letter._replace(id=fresh_id, parent_id=letter.id, msg_id=None, given_id=False)
+
+
+class Waiting:
+    """Jobs that wait for the commit of the default database's transaction.
+
+    Django drops the callbacks of a savepoint that is rolled back; so those that are left
+    tell which jobs an enqueue in the same transaction must know of.
+    """
+
+    def __init__(self, queue: str, jobs: Sequence[NewJob], store: Callable[[], object]) -> None:
+        self.queue = queue
+        self.jobs = list(jobs)
+        self._store = store
+
+    def __call__(self) -> None:
+        self._store()
+
+    @classmethod
+    def of(cls, queue: str) -> Waiting:
+        """Return all jobs that wait for one queue."""
+        callbacks = [entry[1] for entry in connections[DEFAULT_DB_ALIAS].run_on_commit]
+        waiting = [one for one in callbacks if isinstance(one, cls) and one.queue == queue]
+        return cls(queue, [job for one in waiting for job in one.jobs], list)
+
+    def match(self, job: NewJob) -> str | None:
+        """Return the id of the waiting job that ``job`` is.
+
+        Raises:
+            DuplicateJobError: a different one has its id.
+        """
+        for other in self.jobs:
+            if job.given_id and other.id == job.id:
+                check_same_job(job, other.partition_key, other.task_name, other.payload)
+                return other.id
+            if job.msg_id is not None and other.msg_id == job.msg_id:
+                return other.id
+        return None
+
+
+def _check_due_at(value: Any, path: str) -> datetime:
+    if isinstance(value, datetime) and timezone.is_naive(value) and not settings.USE_TZ:
+        value = timezone.make_aware(value)
+    return checks.check_due_at(value, path)
+
+
+def declared_shares(shares: Shares | None, keys: Iterable[str]) -> dict[str, float]:
+    """Return what ``SHARES`` says about partitions; those it does not name are 1.
+
+    Raises:
+        ValidationError: the callable returned something that is no share.
+        ConfigurationError: the callable raised.
+    """
+    if shares is None:
+        return {}
+    ask = shares if callable(shares) else shares.get
+    found = {}
+    for key in keys:
+        try:
+            share = ask(key)
+        except Exception as error:
+            raise ConfigurationError(
+                f"SHARES: expected {ask!r} to return a share for partition {key!r}, got {error!r}"
+            ) from error
+        found[key] = 1.0 if share is None else checks.check_share(share, f"SHARES[{key!r}]")
+    return found

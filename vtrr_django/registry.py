@@ -1,0 +1,40 @@
+"""Queues by name: one object per name and process."""
+
+from __future__ import annotations
+
+import threading
+
+from vtrr_django.conf import DEFAULT_QUEUE, get_settings
+from vtrr_django.domain.values import check_queue_name
+from vtrr_django.queue import Queue
+
+_queues: dict[str, Queue] = {}
+_lock = threading.Lock()
+
+
+def get_queue(name: str = DEFAULT_QUEUE) -> Queue:
+    """Return the queue of that name; always the same object.
+
+    Reads no settings, so it is safe at import time; a name that settings do not declare
+    is refused at the queue's first use.
+
+    Raises:
+        ValidationError: the name is not 1 to 64 of ``A-Z a-z 0-9 _ -``.
+    """
+    with _lock:
+        try:
+            return _queues[name]
+        except (KeyError, TypeError):
+            queue = _queues[name] = Queue(check_queue_name(name, "queue"))
+            return queue
+
+
+def all_queues() -> list[Queue]:
+    """Return every queue that settings declare, in their order."""
+    return [get_queue(name) for name in get_settings().queues]
+
+
+def known_queues() -> list[Queue]:
+    """Return every queue this process has asked for, declared or not."""
+    with _lock:
+        return list(_queues.values())
