@@ -1,0 +1,253 @@
+"""Declaring tasks, beat's schedule, and ``VTRRQueue``, in this process alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery, Task
+from django.test import override_settings
+from pytest_django import DjangoDbBlocker
+
+from tests import services
+from vtrr_django import get_queue
+from vtrr_django.contrib.celery import VTRRQueue, station
+from vtrr_django.contrib.celery.task import TriggerTask, weave
+from vtrr_django.exceptions import ConfigurationError, ValidationError
+from vtrr_django.queue import Queue
+
+pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
+
+
+@pytest.fixture(autouse=True)
+def _database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    with django_db_blocker.unblock():
+        yield
+
+
+@pytest.fixture
+def app() -> Iterator[Celery]:
+    app = Celery("declaring", broker="memory://", set_as_current=True)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def queue(app: Celery) -> Iterator[Queue]:
+    name = f"d{uuid.uuid4().hex[:8]}"
+    with override_settings(
+        VTRR={"QUEUES": {name: {"CELERY_QUEUE": f"c-{name}", "RECLAIM_QUEUE": "elsewhere"}}}
+    ):
+        yield get_queue(name)
+        station.end_all()  # what an eager task has started
+
+
+def test_task_is_declared_on_apps_old_and_new(app: Celery, queue: Queue) -> None:
+    app.finalize()
+
+    @queue.task(max_retries=7)
+    def job(self: Any) -> None: ...
+
+    later = Celery("later", broker="memory://", set_as_current=False)
+    for one in (app, later):
+        task = one.tasks[job.name]
+        assert isinstance(task, TriggerTask)
+        assert task.max_retries == 7
+        assert f"vtrr_queue.reclaim.{queue.name}" in one.tasks
+    later.close()
+
+
+@pytest.mark.parametrize("assigned", [None, {"mine": {"task": "x", "schedule": 1.0}}])
+def test_reclaim_is_on_the_schedule(
+    app: Celery, queue: Queue, assigned: dict[str, Any] | None
+) -> None:
+    if assigned is not None:
+        app.config_from_object({"broker_url": "memory://", "beat_schedule": dict(assigned)})
+
+    @queue.task
+    def job(self: Any) -> None: ...
+
+    app.finalize()
+    name = f"vtrr_queue.reclaim.{queue.name}"
+    entry = app.conf.beat_schedule[name]
+    assert entry["task"] == name
+    assert entry["schedule"] == 10.0
+    assert entry["options"]["queue"] == "elsewhere"
+    assert entry["options"]["expires"] == 10.0
+    assert set(assigned or ()) <= set(app.conf.beat_schedule)
+
+
+def test_second_task_is_refused(queue: Queue) -> None:
+    @queue.task
+    def one(self: Any) -> None: ...
+
+    with pytest.raises(ValueError, match="interchangeable"):
+
+        @queue.task
+        def two(self: Any) -> None: ...
+
+
+def test_unsupported_option(queue: Queue) -> None:
+    with pytest.raises(TypeError, match=r"rate_limit; allowed are base, max_retries.*worker_lost$"):
+        queue.task(rate_limit="1/s")
+
+
+def test_weave() -> None:
+    class Own(Task):  # type: ignore[misc]
+        abstract = True
+
+    woven = weave(Own)
+    assert woven.__mro__[1:3] == (TriggerTask, Own)
+    assert weave(woven) is woven
+    with pytest.raises(TypeError, match="subclass of celery"):
+        weave(object)
+
+
+def test_default_task_class_of_the_app_and_its_options(queue: Queue) -> None:
+    class Default(Task):  # type: ignore[misc]
+        abstract = True
+        max_retries = 11
+
+    own = Celery("own", broker="memory://", task_cls=Default, set_as_current=True)
+
+    @queue.task
+    def job(self: Any) -> None: ...
+
+    task = own.tasks[job.name]
+    assert isinstance(task, Default)
+    assert task.max_retries == 11
+    own.close()
+
+
+def test_eager(app: Celery, queue: Queue) -> None:
+    """As projects run their tests: everything happens in the call."""
+    app.conf.task_always_eager = True
+    seen: list[int] = []
+
+    @queue.task
+    def job(self: Any, number: int) -> None:
+        seen.append(number)
+
+    job.queue(partition_key="a", tasks=[{"args": [number]} for number in range(5)])
+    assert seen == [0, 1, 2, 3, 4]
+    assert queue.stats()["ready"] == 0
+
+
+@pytest.mark.parametrize("propagates", [False, True])
+def test_eager_retries_and_failures(
+    app: Celery, queue: Queue, caplog: pytest.LogCaptureFixture, propagates: bool
+) -> None:
+    """The enqueue is over by then: what a job raises is logged, and is a dead letter."""
+    app.conf.update(task_always_eager=True, task_eager_propagates=propagates)
+    runs: list[tuple[str, int]] = []
+
+    @queue.task(max_retries=2)
+    def job(self: Any, what: str) -> None:
+        runs.append((what, self.request.retries))
+        if what == "fails":
+            raise LookupError(what)
+        if self.request.retries < 2 or what == "for ever":
+            self.retry(countdown=60)
+
+    job.enqueue("twice", partition_key="a")
+    assert runs == [("twice", 0), ("twice", 1), ("twice", 2)]
+    assert queue.stats()["completed"] == 1
+    job.enqueue("fails", partition_key="a")
+    assert [one["reason"] for one in queue.stats()["recent_failures"]] == ["LookupError: fails"]
+    job.enqueue("for ever", partition_key="a")
+    assert len(runs) == 7
+    assert queue.stats()["claimed"] == queue.stats()["scheduled"] == 0
+    assert "triggers" not in caplog.text
+
+
+def test_without_celery_everything_else_works() -> None:
+    code = (
+        "import sys; sys.modules['celery'] = sys.modules['kombu'] = None\n"
+        "import django; from django.conf import settings\n"
+        "settings.configure(INSTALLED_APPS=['vtrr_django'], VTRR={'QUEUES': {'a': {}, "
+        "'b': {'CELERY_QUEUE': 'c'}}}, DATABASES={'default': {'ENGINE': "
+        "'django.db.backends.sqlite3', 'NAME': ':memory:'}})\n"
+        "django.setup()\n"
+        "from django.core.management import call_command; call_command('migrate', verbosity=0)\n"
+        "from vtrr_django import get_queue\n"
+        "@get_queue('a').task\n"
+        "def job(self): print('ran')\n"
+        "job.enqueue(partition_key='x')\n"
+        "from vtrr_django.testing import run_jobs; run_jobs(get_queue('a'))\n"
+        "try: get_queue('b').task(lambda self: None)\n"
+        "except Exception as error: print(type(error).__name__)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.split() == ["ran", "ConfigurationError"], ended.stderr
+
+
+# -- VTRRQueue -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client() -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(services.SERVICES["redis"].url("redis")) as client:
+        yield client
+
+
+@pytest.mark.service("redis")
+def test_vtrr_queue(app: Celery, client: redis.Redis) -> None:
+    name = f"v{uuid.uuid4().hex[:8]}"
+    vtrr = VTRRQueue(
+        client, app, name=name, celery_queue=f"c-{name}", lease_seconds=30, reclaim_interval=5
+    )
+
+    @vtrr.task(max_retries=2)
+    def job(self: Any, number: int, *, flag: bool = False) -> None: ...
+
+    ids = job.queue(partition_key="a", tasks=[{"args": [1], "kwargs": {"flag": True}, "id": "x"}])
+    assert ids == ["x"]
+    task_name, args, kwargs, task_id, token, timeouts = vtrr._dequeue() or pytest.fail("empty")
+    assert (task_name, args, kwargs, task_id) == (job.name, [1], {"flag": True}, "x")
+    assert timeouts == 0
+    assert vtrr._dequeue() is None
+    assert not vtrr.ack("x", "another token")
+    assert vtrr.ack("x", token)
+    assert vtrr.reclaim() == vtrr.reclaim_and_dispatch() == 0
+    [(entry_name, entry)] = vtrr.reclaim_beat_schedule().items()
+    assert entry_name == f"vtrr_queue.reclaim.{name}"
+    assert entry["schedule"] == 5
+    assert entry["options"]["queue"] == f"c-{name}"
+    assert entry_name in app.conf.beat_schedule
+    with pytest.raises(ValidationError):
+        job.queue(partition_key="", tasks=[{}])
+
+
+@pytest.mark.service("redis")
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "a b"}, {"max_concurrency": 0}, {"lease_seconds": 0}, {"celery_queue": ""}],
+)
+def test_vtrr_queue_refuses(app: Celery, client: redis.Redis, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        VTRRQueue(client, app, **{"name": "good", **wrong})
+
+
+@pytest.mark.service("redis")
+def test_vtrr_queue_without_interval_has_no_beat_entry(app: Celery, client: redis.Redis) -> None:
+    name = f"v{uuid.uuid4().hex[:8]}"
+    vtrr = VTRRQueue(client, app, name=name)
+
+    @vtrr.task
+    def job(self: Any) -> None: ...
+
+    app.finalize()
+    assert f"vtrr_queue.reclaim.{name}" in app.tasks
+    assert f"vtrr_queue.reclaim.{name}" not in app.conf.beat_schedule
+
+
+def test_vtrr_queue_wants_a_client() -> None:
+    with pytest.raises(ConfigurationError, match="redis-py"):
+        VTRRQueue("redis://localhost", Celery("any", broker="memory://"), name="any")

@@ -1,0 +1,1 @@
+"""Ties to other packages; each module needs one optional dependency."""

@@ -1,0 +1,206 @@
+"""One trigger, from its first lease to the trigger after it."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from celery.exceptions import Ignore
+from celery.exceptions import Retry as CeleryRetry
+
+from vtrr_django.contrib.celery import pool
+from vtrr_django.contrib.celery.runner import RUNNING, TASK, Run
+from vtrr_django.contrib.celery.station import Station, station_of
+from vtrr_django.contrib.celery.wire import load_job
+from vtrr_django.domain.job import Outcome, OutcomeKind
+from vtrr_django.worker import describe
+from vtrr_django.worker.lanes import Lease
+from vtrr_django.worker.logs import job_extra, logger
+
+
+class JobFailed(Exception):
+    """Stands, for Celery, for a job's exception that another process could not rebuild."""
+
+
+def run_trigger(task: Any, retried: Mapping[str, Any] | None) -> None:
+    """Run a trigger: lease one job and run it, or more while it drains.
+
+    It ends as Celery should see the job that ran last: it returns, or raises what the job
+    raised, Celery's ``Retry``, or ``Ignore`` (of which Celery makes nothing) for a job that
+    was put back and for a trigger that found none.
+
+    Args:
+        task: the Celery task.
+        retried: the job whose lease was kept for this run; None: lease one.
+    """
+    station = station_of(task.vtrr_queue)
+    if pool.is_prefork():
+        station.soft_limit.install()
+    station.soft_limit.enter()
+    tokens = TASK.set(task), RUNNING.set(None)
+    try:
+        _Trigger(station, task).run(retried)
+    finally:
+        TASK.reset(tokens[0])
+        RUNNING.reset(tokens[1])
+        station.soft_limit.leave()
+
+
+class _Trigger:
+    def __init__(self, station: Station, task: Any) -> None:
+        self._station = station
+        self._task = task
+        self._eager = bool(task.request.is_eager)
+        drain = station.lane.config.options.get("DRAIN_SECONDS") or 0.0
+        self._drain_until = math.inf if self._eager else time.monotonic() + drain
+
+    def run(self, retried: Mapping[str, Any] | None) -> None:
+        lease = self._lease() if retried is None else self._resume(retried)
+        if lease is None:
+            raise Ignore
+        ran: Run | None = None
+        outcome: Outcome | None = None
+        more = True
+        try:
+            while lease is not None:
+                outcome = self._station.runner.run(lease)
+                ran = RUNNING.get()
+                more = self._goes_on(outcome)
+                ended, lease = lease, None
+                lease = self._end(ended, outcome, ran, 1 if more else 0)
+                if lease is None and more and self._eager:
+                    lease = self._lease()  # a retry that is due at once is so from now on
+            more = not more  # it looked, and found nothing
+        finally:
+            if more and not self._eager:
+                self._replace()
+        _present(ran, outcome)
+
+    # -- leasing -------------------------------------------------------------------
+
+    def _lease(self) -> Lease | None:
+        station = self._station
+        try:
+            leases = station.lane.exchange([], 1, stale=True)
+        except Exception as error:  # noqa: BLE001 - the store is down: said once; look again later
+            pause = station.leasing.failed(error)
+            if not station.dispatcher.later(pause):
+                station.owe_trigger()
+            return None
+        station.leasing.recovered()
+        if not leases:
+            return None
+        self._task.request.retries = leases[0].job.delivery_count
+        return leases[0]
+
+    def _resume(self, retried: Mapping[str, Any]) -> Lease | None:
+        """Take over the lease that was kept for a retry."""
+        job = load_job(retried)
+        extra = job_extra(job, self._station.worker_id)
+        delivery = self._task.request.delivery_info or {}
+        if self._task.acks_late and delivery.get("redelivered"):
+            # It may have run, and killed its process: that has to be counted as a timeout.
+            logger.warning(
+                "the retry of job %s was delivered again: dropped, its lease runs out, then it "
+                "runs again",
+                job.id,
+                extra=extra,
+            )
+            return None
+        try:
+            lease = self._station.resume(job)
+        except Exception as error:  # noqa: BLE001 - the store is down: said once; look again later
+            pause = self._station.leasing.failed(error)
+            self._task.send_retry_again(retried, pause)
+            return None
+        if lease is None:
+            logger.warning(
+                "the retry of job %s comes too late: its lease ran out and was reclaimed; this "
+                "run is dropped",
+                job.id,
+                extra=extra,
+            )
+        return lease
+
+    # -- ending --------------------------------------------------------------------
+
+    def _goes_on(self, outcome: Outcome | None) -> bool:
+        """Return whether the trigger may run another job after this one.
+
+        Not after a job that Celery should hear of: of several it would hear of the last.
+        An eager one runs all that are ready, for there is no other.
+        """
+        if self._eager:
+            return outcome is not None
+        return (
+            outcome is not None
+            and outcome.kind is OutcomeKind.ACK
+            and time.monotonic() < self._drain_until
+            and not pool.is_shutting_down()
+        )
+
+    def _end(self, lease: Lease, outcome: Outcome | None, ran: Run | None, n: int) -> Lease | None:
+        """End a lease as its job ended; return the next one, if ``n`` is 1 and there is one."""
+        station = self._station
+        if outcome is None:
+            if station.lane.drop(lease, "died"):  # else a retry took it over
+                station.dispatcher.after_a_death()
+            return None
+        lease.outcome = outcome
+        leases = station.hand_in(lease, n)
+        if outcome.kind in (OutcomeKind.SNOOZE, OutcomeKind.RETRY):
+            station.dispatcher.wake(outcome.delay)
+        if not leases:
+            return None
+        self._task.request.retries = leases[0].job.delivery_count
+        return leases[0]
+
+    def _replace(self) -> None:
+        """Send the trigger after this one.
+
+        Also after a failure and after a kept lease: the jobs of others wait. The last of a
+        busy time finds nothing; so no trigger has to ask whether jobs wait.
+        """
+        if not self._station.dispatcher.replace():
+            self._station.owe_trigger()
+
+
+def _present(run: Run | None, outcome: Outcome | None) -> None:
+    """Return or raise what Celery should see of the job that ran last."""
+    raised = None if run is None else run.raised
+    if outcome is None:
+        if raised is None or run is None or run.gone:
+            raise Ignore  # it came to its end after its hard limit, or was reclaimed
+        if isinstance(raised, CeleryRetry) or pool.is_prefork():
+            raise raised
+        # A death: in the worker's own process Celery itself would stumble over it.
+        raise JobFailed(describe.reason(raised)).with_traceback(raised.__traceback__)
+    match outcome.kind:
+        case OutcomeKind.ACK:
+            return
+        case OutcomeKind.RETRY:
+            cause = None if raised is None else _presentable(raised)
+            raise CeleryRetry(exc=cause, when=outcome.delay)
+        case OutcomeKind.FAIL if raised is not None:
+            raise _presentable(raised)
+    raise Ignore
+
+
+def _presentable(exc: BaseException) -> BaseException:
+    """Return the exception, or what stands for it if the parent process could not load it.
+
+    One that cannot be unpickled would end the thread that listens to the pool; and a
+    MemoryError, which may be one job's alone, makes Celery end the whole worker.
+    """
+    if isinstance(exc, MemoryError):
+        return JobFailed(describe.reason(exc)).with_traceback(exc.__traceback__)
+    if not pool.is_prefork():
+        return exc
+    try:
+        pickle.loads(pickle.dumps(exc))  # noqa: S301 - what was written the line before
+    except BaseException:  # noqa: BLE001 - its own code runs here, and may raise anything
+        return JobFailed(describe.reason(exc)).with_traceback(exc.__traceback__)
+    return exc
