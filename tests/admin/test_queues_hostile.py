@@ -1,0 +1,139 @@
+"""Names, arguments and errors that try to be more than text; and what a page costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tests.admin.conftest import declare
+from tests.admin.html import Page
+from tests.admin.looking import address, look, press
+from tests.admin.test_queues_pages import paths
+from tests.contract.jobs import job, put
+from vtrr_django import Queue
+from vtrr_django.models import QueueSample
+
+HOSTILE = [
+    "</pre><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "{{ 7|add:7 }}{% debug %}",
+    "\u202egnp.exe\u2066",
+    "' onmouseover='alert(1)",
+    "javascript:alert(1)",
+]
+LONG = "x" * 20_000
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_whatever_tries_to_be_more_is_shown_as_text(queue: Queue, root: Client, text: str) -> None:
+    """Every page goes through ``look``, which knows what a strict policy refuses."""
+    payload = json.dumps({"args": [text], "kwargs": {text: LONG}})
+    jobs = [job(text, task_name=text, payload=payload, msg_id=f"{text}{n}") for n in range(4)]
+    queue.engine.enqueue(jobs, {})
+    done, failed, _ = queue.lease(3, worker_id=text)
+    queue.ack(done, runtime=1.0)
+    queue.fail(failed, f"{text} {LONG}", runtime=1.0)
+    queue.archive()
+    queue.measure(text)
+    at: Any = datetime.now(UTC).replace(second=0, microsecond=0)
+    QueueSample.objects.filter(queue=queue.name).delete()
+    waiting = json.dumps({text: 1})
+    QueueSample.objects.create(queue=queue.name, at=at, ready=1, waiting=waiting)
+
+    for path in paths(queue):
+        page = look(root, path)
+        if path == address("detail", queue.name):
+            assert page.text.count(text) >= 5, "a name in the table, a worker, three plots"
+    page = press(root, address("detail", queue.name), "Pause partition")
+    assert text in page.text
+
+
+def test_long_names_are_cut_and_whole_where_one_points(queue: Queue, root: Client) -> None:
+    key, worker = "k" * 255, "w" * 255
+    put(queue.engine, key)
+    queue.lease(1, worker_id=worker)
+    queue.measure(worker)
+
+    page = look(root, address("detail", queue.name))
+
+    assert key not in page.text
+    assert worker not in page.text
+    assert {key, worker} <= {bdi.get("title", "") for bdi in page.find("bdi")}
+    job_page = look(root, address("job", queue.name, queue.jobs("leased").jobs[0].id))
+    assert worker in {bdi.get("title", "") for bdi in job_page.find("bdi")}
+
+
+def test_the_eye_that_looks_sees_what_it_should() -> None:
+    """Break the helper, and all tests above pass."""
+    for bad in (
+        '<p style="x">',
+        "<p onclick='x'>",
+        "<script>x</script>",
+        "<script></script>",
+        "<style>",
+        '<script src="https://elsewhere/x.js"></script>',
+        '<a href="javascript:x">',
+        "<svg><rect style='fill:red'/></svg>",
+    ):
+        assert Page(bad).refused, bad
+    assert Page('<script src="/x.js"></script><a href="?p=2">2</a>').refused == []
+
+
+def test_arguments_too_long_for_a_page_are_cut(queue: Queue, root: Client) -> None:
+    payload = json.dumps({"args": ["y" * 150_000], "kwargs": {}})
+    made = job("acme", payload=payload)
+    queue.engine.enqueue([made], {})
+
+    page = look(root, address("job", queue.name, made.id))
+
+    assert "characters more" in page.text
+    assert page.text.count("y") < 110_000
+
+
+# -- what it costs -----------------------------------------------------------------
+
+MOST_QUERIES = 15
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.service("postgres")),
+        pytest.param("mariadb", marks=pytest.mark.service("mariadb")),
+        pytest.param("redis", marks=pytest.mark.service("redis")),
+    ],
+)
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_every_page_needs_few_queries_however_much_there_is(
+    settings: Any, staff: Callable[..., Client], store: str
+) -> None:
+    queue = declare(settings, store)
+    everything = ("view_queuestate", "see_payloads", "steer_queues", "requeue_jobs", "purge_queues")
+    client = staff(*everything, "view_failedjob", "view_completedjob")
+    put(queue.engine, *(f"tenant-{n:03}" for n in range(80)))
+    put(queue.engine, *(f"tenant-{n:03}" for n in range(40)), delay=3600)
+    done, failed, *_ = queue.lease(60, worker_id="w")
+    queue.ack(done)
+    queue.fail(failed, "no such file")
+    queue.archive()
+    queue.measure("w")
+    queue.set_partition("tenant-001", share=2)
+    look(client, address("changelist"))  # content types are remembered from now on
+
+    for path in [*paths(queue)[:8], *paths(queue)[-3:], address("purge", queue.name)]:
+        databases = [CaptureQueriesContext(one) for one in connections.all()]
+        for one in databases:
+            one.__enter__()
+        look(client, path)
+        for one in databases:
+            one.__exit__(None, None, None)
+        queries = [query["sql"] for one in databases for query in one.captured_queries]
+        assert len(queries) <= MOST_QUERIES, "\n".join([path, *queries])

@@ -1,0 +1,166 @@
+"""What the pages ask of the database: history and figures, in few queries.
+
+Live jobs are asked of their queue, never of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Count, Max, Q
+
+from vtrr_django.admin import markup
+from vtrr_django.domain.job import QueueStats
+from vtrr_django.engines.sql.fields import from_microseconds
+from vtrr_django.engines.sql.store import Store
+from vtrr_django.engines.sql.tables import COMPLETED, FAILED
+from vtrr_django.exceptions import ConfigurationError, StoreUnavailable
+from vtrr_django.figures.keeping import MINUTE, floor
+from vtrr_django.figures.reading import ALIVE, HOUR, Minute
+from vtrr_django.models import QueueSample, WorkerSighting
+from vtrr_django.queue import Queue
+
+COUNTED: Final = 100_000
+"""Rows of the history that are counted; "100,000+" tells as much as the number would."""
+
+TROUBLE: Final = (StoreUnavailable, ConfigurationError)
+"""What keeps one queue from being shown; the rest of the page goes on without it."""
+
+
+class Still(Store):
+    """A database whose clock is read once: a page asks several things about one moment."""
+
+    _read: int | None = None
+
+    def set_now(self, microseconds: int) -> None:
+        """Take a time that was read from the same database a moment ago."""
+        self._read = microseconds
+
+    def now(self) -> int:
+        """Return the database's time of the first call, in microseconds since the epoch."""
+        if self._read is None:
+            self._read = super().now()
+        return self._read
+
+
+@dataclass(kw_only=True, slots=True)
+class Kept:
+    """What the database keeps about one queue.
+
+    Attributes:
+        now: the database's time.
+        completed: completed jobs in the history.
+        failed: dead letters.
+        minutes: the last hour, oldest first.
+        alive: workers seen just now.
+        seen_at: when a worker was seen last, within a day.
+    """
+
+    now: datetime
+    completed: int = 0
+    failed: int = 0
+    minutes: list[Minute] = field(default_factory=list)
+    alive: int = 0
+    seen_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """One queue on the page of all queues; None is what could not be found out."""
+
+    queue: Queue
+    stats: QueueStats | None
+    kept: Kept | None
+    trouble: str
+
+
+def overviews(queues: Iterable[Queue]) -> list[Overview]:
+    """Return every queue as it stands; one that does not answer says why."""
+    queues = list(queues)
+    kept: dict[str, Kept] = {}
+    troubles: dict[str, str] = {}
+    for alias in dict.fromkeys(queue.config.database for queue in queues):
+        names = [queue.name for queue in queues if queue.config.database == alias]
+        try:
+            kept |= _kept(Still(alias), names)
+        except TROUBLE as error:
+            troubles |= dict.fromkeys(names, str(error))
+    away: dict[Hashable, str] = {}
+    return [
+        _overview(queue, kept.get(queue.name), troubles.get(queue.name), away) for queue in queues
+    ]
+
+
+def _overview(
+    queue: Queue, kept: Kept | None, trouble: str | None, away: dict[Hashable, str]
+) -> Overview:
+    """Ask a queue how it stands; a store that did not answer before is not waited for again."""
+    place, stats = queue.config.place, None
+    if place in away:
+        trouble = trouble or away[place]
+    else:
+        try:
+            stats = queue.depth()
+        except StoreUnavailable as error:
+            away[place] = str(error)
+            trouble = trouble or str(error)
+        except TROUBLE as error:
+            trouble = trouble or str(error)
+    return Overview(queue=queue, stats=stats, kept=kept, trouble=trouble or "")
+
+
+def _kept(store: Still, names: Sequence[str]) -> dict[str, Kept]:
+    now = from_microseconds(store.now())
+    found = {name: Kept(now=now) for name in names}
+    for name, (completed, failed) in history_counts(store, names).items():
+        found[name].completed, found[name].failed = completed, failed
+    last = floor(now, MINUTE)
+    steps = [last - HOUR + n * MINUTE for n in range(int(HOUR / MINUTE) + 1)]
+    samples = {(one[0], one[1]): one[2:] for one in _samples(store, names, steps[0])}
+    for name, kept in found.items():
+        for at in steps:
+            completed, failed = samples.get((name, at), (0, 0))
+            kept.minutes.append(Minute(at=at, completed=completed, failed=failed))
+    for name, alive, seen_at in _sightings(store, names, now - ALIVE):
+        found[name].alive, found[name].seen_at = alive, seen_at
+    return found
+
+
+def history_counts(store: Store, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return how many completed jobs and dead letters are kept of each queue, in one query.
+
+    Counted up to one more than ``COUNTED``: a million rows take a database half a second.
+    """
+    counts = [
+        f"(SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE queue = %s LIMIT {COUNTED + 1}) t)"  # noqa: S608 - names of ours
+        for _ in names
+        for table in (COMPLETED, FAILED)
+    ]
+    [found] = store.read(f"SELECT {', '.join(counts)}", [n for name in names for n in (name, name)])
+    pairs = zip(*[iter(found)] * 2, strict=True)
+    return {name: (int(one), int(two)) for name, (one, two) in zip(names, pairs, strict=True)}
+
+
+def counted(number: int | None) -> str:
+    """Return a number of :func:`history_counts`, or a dash for None."""
+    if number is None or number <= COUNTED:
+        return markup.number(number)
+    return f"{COUNTED:,}+"
+
+
+def _samples(store: Store, names: Sequence[str], since: datetime) -> list[Any]:
+    rows = _rows(QueueSample, store, names).filter(at__gte=since)
+    return store.persist(lambda: list(rows.values_list("queue", "at", "completed", "failed")))
+
+
+def _sightings(store: Store, names: Sequence[str], since: datetime) -> list[Any]:
+    seen = _rows(WorkerSighting, store, names).values_list("queue")
+    alive = Count("pk", filter=Q(seen_at__gte=since))
+    return store.persist(lambda: list(seen.annotate(alive=alive, last=Max("seen_at"))))
+
+
+def _rows(model: Any, store: Store, names: Sequence[str]) -> Any:
+    return model._default_manager.using(store.alias).filter(queue__in=names).order_by()

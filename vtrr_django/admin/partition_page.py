@@ -1,0 +1,116 @@
+"""The page of one partition: how it stands, and its settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+
+from vtrr_django.admin.buttons import partition_buttons
+from vtrr_django.admin.facts import TROUBLE
+from vtrr_django.admin.markup import LONGEST_NAME, NOTHING, duration, key_name, number, spoken
+from vtrr_django.admin.permissions import STEER
+from vtrr_django.admin.queue_pages import Fact
+from vtrr_django.admin.tenants import Row, rows_of
+from vtrr_django.admin.visit import Visit
+from vtrr_django.domain.job import PartitionStats
+from vtrr_django.domain.values import check_partition_key
+from vtrr_django.exceptions import ValidationError
+from vtrr_django.figures.reading import Tenant
+from vtrr_django.intake import declared_shares
+
+
+def partition(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
+    """Show one partition, which ``key`` in the query names, and what steers it."""
+    visit = Visit(model_admin, request, name)
+    key = request.GET.get("key", "")
+    try:
+        check_partition_key(key, "key", required=False)
+    except ValidationError as error:
+        raise Http404(str(error)) from error
+    row, trouble = _look(visit, key)
+    stats = row.stats
+    return visit.render(
+        "partition.html",
+        f"Partition {spoken(key)}",
+        {
+            "key": key,
+            "key_name": key_name(key),
+            "key_is_long": len(key) > LONGEST_NAME,
+            "trouble": trouble,
+            "state": "" if trouble else row.state,
+            "facts": [*_live(visit, row, trouble), *_past(visit, row)],
+            "buttons": [] if trouble else partition_buttons(visit, name, stats),
+            "may_steer": visit.may(STEER) and not trouble,
+            "share": f"{stats.share:g}",
+            "limit": "" if stats.limit is None else str(stats.limit),
+            "share_url": visit.links.to("do", name, "share"),
+            "limit_url": visit.links.to("do", name, "limit"),
+        },
+    )
+
+
+def _look(visit: Visit, key: str) -> tuple[Row, str]:
+    """Return the partition, and what kept it from being looked at."""
+    queue, trouble = visit.queue, ""
+    now, found, past = None, [], {}
+    try:
+        now, found = queue.depth().now, queue.partitions(key)
+    except TROUBLE as error:
+        trouble = str(error)
+    try:
+        past = queue.figures.tenants([key])
+        if not found:
+            share = declared_shares(queue.config.shares, [key]).get(key, 1.0)
+            limit = queue.config.default_limit
+            found = [PartitionStats(partition_key=key, share=share, limit=limit)]
+    except (*TROUBLE, ValidationError) as error:
+        trouble = trouble or str(error)
+    found = found or [PartitionStats(partition_key=key)]
+    [row] = rows_of(queue, found, past, now)
+    return row, trouble
+
+
+def _live(visit: Visit, row: Row, trouble: str) -> list[Fact]:
+    stats, links, name = row.stats, visit.links, visit.queue.name
+    if trouble:
+        return []
+    limit = "no limit" if stats.limit is None else f"limit {stats.limit:,}"
+    counts = [("ready", stats.ready), ("scheduled", stats.scheduled), ("leased", stats.leased)]
+    return [
+        *(
+            Fact(label=state, value=number(n), url=links.jobs(name, state, row.key) if n else None)
+            for state, n in counts
+        ),
+        Fact(label="share", value=number(stats.share)),
+        Fact(label="at once", value=limit),
+        Fact(label="oldest wait", value=duration(row.oldest_wait)),
+        Fact(label="virtual-time lag", value=number(round(stats.lag, 2))),
+    ]
+
+
+def _past(visit: Visit, row: Row) -> list[Fact]:
+    past: Tenant = row.past
+    links, query = visit.links, {"queue": visit.queue.name, "partition": row.key}
+    hour = "in the last hour"
+    return [
+        Fact(label="p50 wait", value=duration(row.wait(0.5)), about=hour),
+        Fact(label="p95 wait", value=duration(row.p95), about=hour),
+        Fact(
+            label="worker time",
+            value=duration(past.worker_seconds) if past.leases else NOTHING,
+            about=hour,
+        ),
+        Fact(
+            label="failed",
+            value=number(past.failed),
+            url=links.ended("failedjob", **query),
+            about=hour,
+        ),
+        Fact(
+            label="completed",
+            value=number(past.completed),
+            url=links.ended("completedjob", **query),
+            about=hour,
+        ),
+    ]

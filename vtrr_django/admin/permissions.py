@@ -1,0 +1,28 @@
+"""Who may do what: Django's own permissions, some of them this app's."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.http import HttpRequest
+
+SEE_PAYLOADS: Final = "vtrr_django.see_payloads"
+"""See arguments, error texts and tracebacks, which may quote arguments."""
+
+STEER: Final = "vtrr_django.steer_queues"
+"""Pause and resume, reclaim, set shares and limits."""
+
+REQUEUE: Final = "vtrr_django.requeue_jobs"
+"""Requeue, copy and discard dead letters."""
+
+PURGE: Final = "vtrr_django.purge_queues"
+"""Cancel and purge jobs that wait."""
+
+VIEW_QUEUES: Final = "vtrr_django.view_queuestate"
+"""See queues, tenants and waiting jobs, without their arguments."""
+
+
+def may(request: HttpRequest, permission: str) -> bool:
+    """Return whether the signed-in user has a permission."""
+    user: Any = request.user
+    return bool(user.is_active and user.is_staff and user.has_perm(permission))

@@ -1,0 +1,282 @@
+"""The page of all queues, and the page of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
+
+from vtrr_django.admin import charts
+from vtrr_django.admin.buttons import queue_buttons
+from vtrr_django.admin.facts import (
+    TROUBLE,
+    Overview,
+    Still,
+    counted,
+    history_counts,
+    overviews,
+)
+from vtrr_django.admin.markup import NOTHING, duration, name, number, relative
+from vtrr_django.admin.partition_table import PartitionTable
+from vtrr_django.admin.tenants import MOST, rows_of
+from vtrr_django.admin.visit import Visit
+from vtrr_django.domain.job import PartitionStats, QueueStats
+from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
+from vtrr_django.exceptions import ConfigurationError, ValidationError
+from vtrr_django.figures.reading import ALIVE, Minute, Reader, SeenWorker, Tenant
+from vtrr_django.health import check_health
+from vtrr_django.queue import Queue
+from vtrr_django.registry import all_queues
+
+SHOWN_WORKERS: Final = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """A number with what it counts, and where one sees what it counted."""
+
+    label: str
+    value: str | SafeString
+    url: str | None = None
+    about: str = ""
+
+
+# -- all queues --------------------------------------------------------------------
+
+
+def overview(visit: Visit, extra: dict[str, Any]) -> HttpResponse:
+    """Show all queues."""
+    trouble, found = "", []
+    try:
+        found = overviews(all_queues())
+    except ConfigurationError as error:
+        trouble = str(error)
+    rows = [_overview_row(visit, index, one) for index, one in enumerate(found)]
+    return visit.render("queues.html", "Queues", {"trouble": trouble, "rows": rows, **extra})
+
+
+def _overview_row(visit: Visit, index: int, one: Overview) -> dict[str, Any]:
+    queue, stats, kept = one.queue, one.stats, one.kept
+    failed = None if kept is None else kept.failed
+    plot: str | SafeString = ""
+    if kept is not None:
+        plot = charts.small_throughput(f"throughput-{index}", kept.minutes)
+    return {
+        "name": queue.name,
+        "url": visit.links.to("detail", queue.name),
+        "engine": queue.config.engine,
+        "paused": stats is not None and stats.paused,
+        "trouble": one.trouble,
+        "facts": [*_live_facts(visit, queue, stats), *_ended_facts(visit, queue, kept)],
+        "oldest": _oldest(stats),
+        "plot": plot,
+        "ended": NOTHING if kept is None else number(sum(m.completed for m in kept.minutes)),
+        "workers": NOTHING if kept is None else f"{kept.alive:,}",
+        "notes": [] if kept is None else notes(queue, stats, kept.alive, kept.seen_at, kept.now),
+        "buttons": queue_buttons(visit, queue.name, stats, failed),
+    }
+
+
+def _live_facts(visit: Visit, queue: Queue, stats: QueueStats | None) -> list[Fact]:
+    counts = {
+        state: None if stats is None else getattr(stats, state)
+        for state in ("ready", "scheduled", "leased")
+    }
+    return [
+        Fact(label=state, value=number(n), url=visit.links.jobs(queue.name, state) if n else None)
+        for state, n in counts.items()
+    ]
+
+
+def _ended_facts(visit: Visit, queue: Queue, kept: Any) -> list[Fact]:
+    """Return dead letters and completed jobs; ``kept`` has both as attributes, or is None."""
+    return [
+        Fact(
+            label=state,
+            value=counted(None if kept is None else getattr(kept, state)),
+            url=visit.links.ended(f"{state}job", queue=queue.name),
+        )
+        for state in ("failed", "completed")
+    ]
+
+
+def _oldest(stats: QueueStats | None) -> str:
+    none = stats is None or stats.oldest_ready_at is None
+    return NOTHING if none or stats is None else duration(stats.oldest_wait_seconds)
+
+
+def notes(
+    queue: Queue,
+    stats: QueueStats | None,
+    alive: int,
+    seen_at: datetime | None,
+    now: datetime,
+) -> list[str]:
+    """Return why jobs wait, and what to do about it, where a page can tell."""
+    if stats is None:
+        return []
+    if stats.paused:
+        return ["Paused: its jobs wait until somebody resumes it."]
+    waiting = [
+        f"{getattr(stats, state):,} {state}"
+        for state in ("ready", "scheduled", "leased")
+        if getattr(stats, state)
+    ]
+    if alive or not waiting:
+        return []
+    seen = "none in the last day"
+    if seen_at is not None:
+        seen = f"the last {duration((now - seen_at).total_seconds())} ago"
+    cure = f"manage.py vtrr_worker --queue {queue.name}"
+    if queue.config.celery_queue is not None:
+        cure = f"a Celery worker that consumes {queue.config.celery_queue}"
+    unseen = f"no worker was seen in the last {ALIVE.seconds} seconds ({seen})"
+    told = [f"{', '.join(waiting)}, and {unseen}. Start one: {cure}"]
+    if stats.leased:
+        told.append(
+            "What dead workers held comes back when its lease has run out and somebody looks: a "
+            "worker, beat, or Reclaim now."
+        )
+    return told
+
+
+# -- one queue ---------------------------------------------------------------------
+
+
+@dataclass(kw_only=True, slots=True)
+class Looked:
+    """What could be found out about one queue; ``trouble`` says why the rest could not."""
+
+    stats: QueueStats | None = None
+    partitions: list[PartitionStats] = field(default_factory=list)
+    failed: int | None = None
+    completed: int | None = None
+    minutes: list[Minute] = field(default_factory=list)
+    past: dict[str, Tenant] = field(default_factory=dict)
+    workers: list[SeenWorker] = field(default_factory=list)
+    now: datetime | None = None
+    more: bool = False
+    trouble: str = ""
+
+
+def detail(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
+    """Show one queue: its figures, plots, partitions and workers."""
+    visit = Visit(model_admin, request, name)
+    queue = visit.queue
+    looked = _look(queue, request.GET.get("q", ""))
+    store_now = None if looked.stats is None else looked.stats.now
+    rows = rows_of(queue, looked.partitions, looked.past, store_now)
+    alive = [one for one in looked.workers if _is_alive(one, looked.now)]
+    seen_at = looked.workers[0].seen_at if looked.workers else None
+    told = [] if looked.now is None else notes(queue, looked.stats, len(alive), seen_at, looked.now)
+    told += _idle_workers(queue, looked, alive)
+    return visit.render(
+        "queue.html",
+        f"Queue {name}",
+        {
+            "trouble": looked.trouble,
+            "paused": looked.stats is not None and looked.stats.paused,
+            "notes": told,
+            "failures_url": visit.links.ended("failedjob", queue=name),
+            "runs_url": visit.links.ended("completedjob", queue=name),
+            "facts": [
+                *_live_facts(visit, queue, looked.stats),
+                *_ended_facts(visit, queue, None if looked.failed is None else looked),
+                Fact(label="oldest wait", value=_oldest(looked.stats)),
+                Fact(
+                    label="workers alive",
+                    value=f"{len(alive):,}",
+                    about=f"seen in the last {ALIVE.seconds} s",
+                ),
+            ],
+            "buttons": queue_buttons(visit, name, looked.stats, looked.failed),
+            "plots": [
+                charts.throughput(looked.minutes),
+                charts.waiting(looked.minutes),
+                charts.waits(looked.past),
+                charts.work(rows, looked.past),
+            ],
+            "table": PartitionTable(visit, rows),
+            "most": number(MOST) if looked.more else "",
+            "workers": [_worker(one, looked.now) for one in looked.workers[:SHOWN_WORKERS]],
+            "more_workers": max(0, len(looked.workers) - SHOWN_WORKERS),
+        },
+    )
+
+
+def _look(queue: Queue, searched: str) -> Looked:
+    looked = Looked()
+    try:
+        looked.stats = queue.depth()
+        found = queue.partitions(limit=MOST + 1)
+        looked.partitions, looked.more = found[:MOST], len(found) > MOST
+        if looked.more and searched:
+            looked.partitions += _beyond(queue, searched, looked.partitions)
+    except TROUBLE as error:
+        looked.trouble = str(error)
+    try:
+        _look_back(queue, looked)
+    except TROUBLE as error:
+        looked.trouble = looked.trouble or str(error)
+    return looked
+
+
+def _beyond(queue: Queue, searched: str, known: Sequence[PartitionStats]) -> list[PartitionStats]:
+    """Return the partition of exactly that key, if it is not among the first ``MOST``."""
+    if any(one.partition_key == searched for one in known):
+        return []
+    try:
+        return queue.partitions(searched)
+    except ValidationError:
+        return []
+
+
+def _look_back(queue: Queue, looked: Looked) -> None:
+    alias, stats = queue.config.database, looked.stats
+    store = Still(alias)
+    if stats is not None and stats.now is not None and queue.engine.transaction_alias == alias:
+        store.set_now(to_microseconds(stats.now))  # the same clock
+    reader = Reader(queue.name, store)
+    looked.now = from_microseconds(store.now())
+    [(looked.completed, looked.failed)] = history_counts(store, [queue.name]).values()
+    looked.minutes = reader.minutes()
+    looked.past = reader.tenants()
+    looked.workers = reader.workers()
+
+
+def _idle_workers(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[str]:
+    """Return what a health check has against workers that take nothing though jobs wait."""
+    stats, now = looked.stats, looked.now
+    if not alive or stats is None or now is None or stats.oldest_wait_seconds <= ALIVE.seconds:
+        return []
+    if any(one.holding or now - (one.leased_at or one.started_at) <= ALIVE for one in alive):
+        return []
+    # It asks for more than the page needs: so only when something seems wrong.
+    return [
+        f"Workers are {one.sentence}"
+        for health in check_health([queue]).queues
+        for one in health.findings
+        if one.id == "workers" and one.status != "ok"
+    ]
+
+
+def _is_alive(worker: SeenWorker, now: datetime | None) -> bool:
+    return now is not None and now - worker.seen_at <= ALIVE
+
+
+def _worker(worker: SeenWorker, now: datetime | None) -> dict[str, Any]:
+    return {
+        "name": name(worker.worker_id),
+        "alive": _is_alive(worker, now),
+        "cells": [
+            relative(worker.seen_at, now),
+            relative(worker.leased_at, now),
+            number(worker.holding) if _is_alive(worker, now) else NOTHING,
+            number(worker.jobs),
+            relative(worker.started_at, now),
+        ],
+    }
