@@ -1,0 +1,1 @@
+"""Speed, memory and fairness, measured beside named peers: ``python -m benchmarks --help``."""

@@ -1,0 +1,13 @@
+"""The Celery app, as Celery's documentation lays it out for Django."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+
+app = Celery("example_project")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

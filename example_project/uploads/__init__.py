@@ -1,0 +1,1 @@
+"""Files that tenants upload, and the job that examines each."""
