@@ -12,6 +12,11 @@ import pytest
 from django.db import connections
 from hypothesis import settings
 
+try:
+    from celery import _state as celery_state
+except ImportError:
+    celery_state = None
+
 from tests import services
 from tests.own_redis import PROGRAM, OwnRedis
 
@@ -68,6 +73,17 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VTRR_TEST_DATABASES", json.dumps(names))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _current_celery_app() -> Iterator[None]:
+    """Leave the Celery app that was current: a closed one stays it, with all its settings."""
+    if celery_state is None:
+        yield
+        return
+    current = celery_state._tls.current_app
+    yield
+    celery_state._tls.current_app = current
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import kombu
 import redis
-from celery import Celery
+from celery import Celery, _state
 from django.apps import apps
 
 from tests.celery.project.plan import Plan
@@ -92,6 +92,7 @@ class Site:
         self._workers: list[Worker] = []
         self._flags = itertools.count()
         self.jobs: dict[str, str] = {}
+        self._current = _state._tls.current_app
         self.app = Celery("web", broker=plan.broker, set_as_current=True)
         self.app.conf.update(plan.celery)
         self.app.finalize()
@@ -107,6 +108,7 @@ class Site:
         self._clear_servers()
         self._clear_tables()
         self.app.close()
+        _state._tls.current_app = self._current
         self.journal.close()
         self._disable()
 
