@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable, Iterable
 
 from vtrr_django.conf import DEFAULT_QUEUE, get_settings
+from vtrr_django.domain.job import QueueStats
 from vtrr_django.domain.values import check_queue_name
+from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
 from vtrr_django.queue import Queue
 
 _queues: dict[str, Queue] = {}
@@ -32,6 +35,34 @@ def get_queue(name: str = DEFAULT_QUEUE) -> Queue:
 def all_queues() -> list[Queue]:
     """Return every queue that settings declare, in their order."""
     return [get_queue(name) for name in get_settings().queues]
+
+
+def depths(queues: Iterable[Queue]) -> dict[str, QueueStats | VTRRError]:
+    """Return how many live jobs each queue has, or why that could not be found out, by name.
+
+    Those in one database are counted together; a store that does not answer is not waited
+    for again.
+    """
+    found: dict[str, QueueStats | VTRRError] = {}
+    away: dict[Hashable, StoreUnavailable] = {}
+    groups: dict[Hashable, list[Queue]] = {}
+    for queue in queues:
+        together = queue.config.engine == "orm"
+        groups.setdefault(queue.config.place if together else queue.name, []).append(queue)
+    for group in groups.values():
+        place, names = group[0].config.place, [queue.name for queue in group]
+        if place in away:
+            found |= dict.fromkeys(names, away[place])
+            continue
+        try:
+            engines = [queue.engine for queue in group]
+            found |= zip(names, type(engines[0]).depths(engines), strict=True)
+        except StoreUnavailable as error:
+            away[place] = error
+            found |= dict.fromkeys(names, error)
+        except ConfigurationError as error:
+            found |= dict.fromkeys(names, error)
+    return found
 
 
 def known_queues() -> list[Queue]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,9 @@ from tests.admin.html import Page
 from tests.admin.looking import address, look, press
 from tests.admin.test_queues_pages import paths
 from tests.contract.jobs import job, put
-from vtrr_django import Queue
+from tests.contract.stores import STORES
+from vtrr_django import Queue, get_queue
+from vtrr_django.admin import queue_pages
 from vtrr_django.models import QueueSample
 
 HOSTILE = [
@@ -137,3 +140,47 @@ def test_every_page_needs_few_queries_however_much_there_is(
             one.__exit__(None, None, None)
         queries = [query["sql"] for one in databases for query in one.captured_queries]
         assert len(queries) <= MOST_QUERIES, "\n".join([path, *queries])
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.service("postgres")),
+        pytest.param("mariadb", marks=pytest.mark.service("mariadb")),
+    ],
+)
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_the_list_needs_few_queries_however_many_queues_there_are(
+    settings: Any, staff: Callable[..., Client], store: str
+) -> None:
+    made = STORES[store]()
+    names = [made.new_name() for _ in range(40)]
+    settings.VTRR = {"QUEUES": {name: made.settings() for name in names}}
+    put(get_queue(names[7]).engine, "a", "a", "b")
+    client = staff("view_queuestate", "steer_queues")
+    look(client, address("changelist"))
+
+    with ExitStack() as stack:
+        databases = [stack.enter_context(CaptureQueriesContext(one)) for one in connections.all()]
+        page = look(client, address("changelist"))
+    queries = [query["sql"] for one in databases for query in one.captured_queries]
+    assert len(queries) <= MOST_QUERIES, "\n".join(queries)
+    assert all(name in page.text for name in names)
+
+
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_a_search_beyond_what_a_page_looks_at_needs_few_queries(
+    settings: Any, staff: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_pages, "MOST", 500)  # as many as are counted in one walk, and more
+    queue = declare(settings, "sqlite")
+    put(queue.engine, *(f"tenant-{n:03}" for n in range(520)))
+    client = staff("view_queuestate", "steer_queues")
+    path = address("detail", queue.name) + "?q=tenant-519"
+    look(client, path)
+
+    with CaptureQueriesContext(connections["default"]) as captured:
+        page = look(client, path)
+    assert len(captured) <= MOST_QUERIES, "\n".join(q["sql"] for q in captured.captured_queries)
+    assert "tenant-519" in page.text

@@ -20,6 +20,8 @@ from tests.contract.jobs import end, job, put, take
 from vtrr_django import Queue, get_queue
 from vtrr_django.admin.links import quoted
 from vtrr_django.domain.job import OutcomeKind, QueueStats
+from vtrr_django.engines.orm.engine import OrmEngine
+from vtrr_django.engines.redis.engine import RedisEngine
 from vtrr_django.exceptions import StoreUnavailable
 from vtrr_django.models import CompletedJob, FailedJob, Job, QueueSample, WorkerSighting
 
@@ -165,14 +167,14 @@ def test_a_store_that_hangs_is_waited_for_once(
 ) -> None:
     asked = []
 
-    def hang(self: Queue) -> None:
+    def hang(self: RedisEngine) -> None:
         asked.append(self.name)
         raise StoreUnavailable("Redis did not answer")
 
     place = {"ENGINE": "redis", "URL": "redis://127.0.0.1:1/0"}
     elsewhere = {**place, "URL": "redis://127.0.0.1:1/1"}
     settings.VTRR = {"QUEUES": {"a": place, "b": place, "c": elsewhere}}
-    monkeypatch.setattr(Queue, "depth", hang)
+    monkeypatch.setattr(RedisEngine, "depth", hang)
 
     page = look(root, address("changelist"))
     assert page.text.count("Redis did not answer") == 3
@@ -337,8 +339,9 @@ def test_a_page_is_no_transaction(
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     seen: list[bool] = []
     monkeypatch.setattr(
-        Queue, "depth", lambda self: seen.append(connection.in_atomic_block) or QueueStats()
+        OrmEngine, "depth", lambda self: seen.append(connection.in_atomic_block) or QueueStats()
     )
+    monkeypatch.setattr(OrmEngine, "depths", lambda engines: [one.depth() for one in engines])
 
     for path in (
         address("changelist"),

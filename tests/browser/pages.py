@@ -131,7 +131,7 @@ class Browser:
     @property
     def text(self) -> str:
         """What the page shows."""
-        shown: str = self.ask("return document.body.innerText")
+        shown: str = self.ask("return document.body?.innerText ?? ''")
         return shown
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -207,6 +208,23 @@ def test_depth_counts_what_lives_and_nothing_else(store: Store) -> None:
     engine.pause()
     assert engine.depth().paused
     assert (engine.depth().ready, engine.waiting()) == (49, 0)
+
+
+def test_depths_of_several_queues_are_told_apart(store: Store) -> None:
+    first, second, third = store.engine(), store.engine(), store.engine()
+    put(first, "a", "a", "b")
+    put(third, "a")
+    put(third, "a", delay=60.0)
+    take(third)
+    third.pause()
+    found = type(first).depths([first, second, third])
+    alone = [engine.depth() for engine in (first, second, third)]
+    assert [replace(one, now=None) for one in found] == [replace(one, now=None) for one in alone]
+    assert [(one.ready, one.scheduled, one.leased, one.paused) for one in found] == [
+        (3, 0, 0, False),
+        (0, 0, 0, False),
+        (0, 1, 1, True),
+    ]
 
 
 def test_depth_asks_nothing_about_ended_jobs(store: Store) -> None:

@@ -22,12 +22,18 @@ def _gone(process: object) -> Callable[[], bool]:
     return lambda: getattr(process, "exitcode", None) == -signal.SIGKILL
 
 
-def _stop_at_rest(crew: Crew, process: Any, queue: Queue) -> None:
-    """Stop a process while its upkeep holds no lock that would stop everybody else too."""
+def _stop_at_rest(crew: Crew, process: Any, store: Store, queue: Queue) -> None:
+    """Stop a process that runs a job of partition "a" while its upkeep holds no lock."""
+
+    def touch_everything() -> None:
+        queue.resume()
+        queue.pause("a")
+        queue.resume("a")
+        store.advance(queue.name, 0)
 
     def stopped() -> bool:
         crew.stop(process)
-        probe = Background(queue.resume)
+        probe = Background(touch_everything)
         try:
             probe.result(2)
         except AssertionError:
@@ -97,7 +103,7 @@ def test_the_result_of_a_worker_that_stood_still_is_dropped(
     job_id = queue.publish(Note(), partition_key="a")
     sleeper = crew.start("work", max_jobs=1)
     crew.heard("run")
-    _stop_at_rest(crew, sleeper, queue)
+    _stop_at_rest(crew, sleeper, store, queue)
     store.advance(queue.name, LEASE + 1)
     heir = crew.start("work", max_jobs=1)
     crew.heard("run", 2)

@@ -5,7 +5,7 @@ Live jobs are asked of their queue, never of a table.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -17,11 +17,12 @@ from vtrr_django.domain.job import QueueStats
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Store
 from vtrr_django.engines.sql.tables import COMPLETED, FAILED
-from vtrr_django.exceptions import ConfigurationError, StoreUnavailable
+from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
 from vtrr_django.figures.keeping import MINUTE, floor
 from vtrr_django.figures.reading import ALIVE, HOUR, Minute
 from vtrr_django.models import QueueSample, WorkerSighting
 from vtrr_django.queue import Queue
+from vtrr_django.registry import depths
 
 COUNTED: Final = 100_000
 """Rows of the history that are counted; "100,000+" tells as much as the number would."""
@@ -88,28 +89,19 @@ def overviews(queues: Iterable[Queue]) -> list[Overview]:
             kept |= _kept(Still(alias), names)
         except TROUBLE as error:
             troubles |= dict.fromkeys(names, str(error))
-    away: dict[Hashable, str] = {}
+    looks = depths(queues)
     return [
-        _overview(queue, kept.get(queue.name), troubles.get(queue.name), away) for queue in queues
+        _overview(queue, looks[queue.name], kept.get(queue.name), troubles.get(queue.name, ""))
+        for queue in queues
     ]
 
 
 def _overview(
-    queue: Queue, kept: Kept | None, trouble: str | None, away: dict[Hashable, str]
+    queue: Queue, look: QueueStats | VTRRError, kept: Kept | None, trouble: str
 ) -> Overview:
-    """Ask a queue how it stands; a store that did not answer before is not waited for again."""
-    place, stats = queue.config.place, None
-    if place in away:
-        trouble = trouble or away[place]
-    else:
-        try:
-            stats = queue.depth()
-        except StoreUnavailable as error:
-            away[place] = str(error)
-            trouble = trouble or str(error)
-        except TROUBLE as error:
-            trouble = trouble or str(error)
-    return Overview(queue=queue, stats=stats, kept=kept, trouble=trouble or "")
+    if isinstance(look, VTRRError):
+        return Overview(queue=queue, stats=None, kept=kept, trouble=trouble or str(look))
+    return Overview(queue=queue, stats=look, kept=kept, trouble=trouble)
 
 
 def _kept(store: Still, names: Sequence[str]) -> dict[str, Kept]:

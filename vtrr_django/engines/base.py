@@ -192,6 +192,11 @@ class Engine(ABC):
     def depth(self) -> QueueStats:
         """Count live jobs, and nothing that has ended: what :meth:`stats` says of those is 0."""
 
+    @classmethod
+    def depths(cls, engines: Sequence[Engine]) -> list[QueueStats]:
+        """Count as :meth:`depth` for engines of this class that share one place."""
+        return [engine.depth() for engine in engines]
+
     def waiting(self) -> int:
         """Count ready jobs, and nothing else; 0 while the queue is paused."""
         depth = self.depth()

@@ -25,7 +25,7 @@ from vtrr_django.domain.states import State
 from vtrr_django.engines.base import NO_SHARES, UNSET, Engine, Unset
 from vtrr_django.engines.orm.browse import Browser
 from vtrr_django.engines.orm.claim import Claim, Claimer
-from vtrr_django.engines.orm.figures import Figures
+from vtrr_django.engines.orm.figures import Figures, depths
 from vtrr_django.engines.orm.finish import Finished, Finisher, Mixup
 from vtrr_django.engines.orm.insert import Inserter
 from vtrr_django.engines.orm.partitions import Partitions
@@ -341,6 +341,12 @@ class OrmEngine(Engine):
 
     def depth(self) -> QueueStats:
         return self._figures.depth()
+
+    @classmethod
+    def depths(cls, engines: Sequence[Engine]) -> list[QueueStats]:
+        store = Store(engines[0].config.database)
+        found = depths(store, [engine.name for engine in engines])
+        return [found[engine.name] for engine in engines]
 
     def partitions(
         self, *, partition_key: str | None = None, limit: int = 1000

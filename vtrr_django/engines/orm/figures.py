@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Min, Model, Q
 
@@ -14,17 +15,77 @@ from vtrr_django.domain.states import State
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.history import History
 from vtrr_django.engines.sql.known import MOST_KEYS
-from vtrr_django.engines.sql.models import Job, Partition, QueueState
-from vtrr_django.engines.sql.store import Store
-from vtrr_django.engines.sql.tables import JOB, LEASED, QUEUE, READY, SCHEDULED
+from vtrr_django.engines.sql.models import Job
+from vtrr_django.engines.sql.store import Store, marks
+from vtrr_django.engines.sql.tables import JOB, LEASED, PARTITION, QUEUE, READY, SCHEDULED
 
 _LIVE = (State.SCHEDULED, State.READY, State.LEASED)
 
-_SHOWN = (
-    *("partition_key", "share", "declared_share", "in_flight_limit", "paused"),
-    *("period", "virtual_time", "eligible"),
-)
-"""The columns of a partition that are told; ten thousand of them without the rest."""
+
+class _Known(NamedTuple):
+    """The columns of a partition that are told; ten thousand of them without the rest."""
+
+    partition_key: str
+    share: float | None
+    declared_share: float
+    in_flight_limit: int | None
+    paused: bool
+    period: int
+    virtual_time: float
+    eligible: bool
+
+    @property
+    def is_set(self) -> bool:
+        """Whether an operator has set something about it."""
+        return self.share is not None or self.in_flight_limit is not None or bool(self.paused)
+
+
+_AT_ONCE = 25
+"""Queues in one statement, each row of whose answer repeats a little about all of them."""
+
+
+def depths(store: Store, names: Sequence[str]) -> dict[str, QueueStats]:
+    """Count the live jobs of queues of one database: of an index, of which no row is read."""
+    found: dict[str, QueueStats] = {}
+    for start in range(0, len(names), _AT_ONCE):
+        found |= _depths(store, names[start : start + _AT_ONCE])
+    return found
+
+
+def _depths(store: Store, names: Sequence[str]) -> dict[str, QueueStats]:
+    clock = store.dialect.clock
+    told = ", ".join(
+        f"(SELECT paused FROM {QUEUE} WHERE queue = %s) AS paused_{n}, "
+        f"(SELECT MIN(scheduled_at) FROM {JOB} WHERE queue = %s AND state = %s) AS oldest_{n}"
+        for n in range(len(names))
+    )
+    rows = store.read(
+        f"SELECT parts.*, told.* FROM (SELECT {clock} AS now, {told}) told "
+        "LEFT JOIN (SELECT queue, state, SUM(jobs), COUNT(*) FROM "
+        f"(SELECT queue, state, COUNT(*) AS jobs FROM {JOB} WHERE queue IN {marks(names)} "
+        "GROUP BY queue, state, partition_key) by_partition GROUP BY queue, state) parts ON 1 = 1",
+        [
+            *store.dialect.clock_params(),
+            *(value for name in names for value in (name, name, READY)),
+            *names,
+        ],
+    )
+    # Without live jobs there is one row, in which all of a queue's columns are NULL.
+    counts = {(row[0], row[1]): (int(row[2]), int(row[3])) for row in rows if row[0] is not None}
+    _, _, _, _, now, *looks = rows[0]
+    stats = {}
+    for name, paused, oldest in zip(names, looks[::2], looks[1::2], strict=True):
+        ready, waiting = counts.get((name, READY), (0, 0))
+        stats[name] = QueueStats(
+            paused=bool(paused),
+            ready=ready,
+            scheduled=counts.get((name, SCHEDULED), (0, 0))[0],
+            leased=counts.get((name, LEASED), (0, 0))[0],
+            partitions_waiting=waiting,
+            oldest_ready_at=None if oldest is None else from_microseconds(oldest),
+            now=from_microseconds(int(now)),
+        )
+    return stats
 
 
 class Figures:
@@ -51,42 +112,18 @@ class Figures:
         )
 
     def depth(self) -> QueueStats:
-        """Count live jobs: one walk through an index, of which no row of a job is read."""
-        clock, clock_params = self.store.dialect.clock, self.store.dialect.clock_params()
-        [(now, paused, oldest)] = self.store.read(
-            f"SELECT {clock}, (SELECT paused FROM {QUEUE} WHERE queue = %s), "
-            f"(SELECT MIN(scheduled_at) FROM {JOB} WHERE queue = %s AND state = %s)",
-            [*clock_params, self.name, self.name, READY],
-        )
-        rows = self.store.read(
-            "SELECT state, SUM(jobs), COUNT(*) FROM "
-            f"(SELECT state, COUNT(*) AS jobs FROM {JOB} WHERE queue = %s "
-            "GROUP BY state, partition_key) parts GROUP BY state",
-            [self.name],
-        )
-        jobs = {state: int(count) for state, count, _ in rows}
-        lines = {state: int(count) for state, _, count in rows}
-        return QueueStats(
-            paused=bool(paused),
-            ready=jobs.get(READY, 0),
-            scheduled=jobs.get(SCHEDULED, 0),
-            leased=jobs.get(LEASED, 0),
-            partitions_waiting=lines.get(READY, 0),
-            oldest_ready_at=None if oldest is None else from_microseconds(oldest),
-            now=from_microseconds(int(now)),
-        )
+        """Count live jobs."""
+        return depths(self.store, [self.name])[self.name]
 
     def partitions(self, partition_key: str | None, limit: int) -> list[PartitionStats]:
         """Return the partitions with live jobs or settings, most ready jobs first."""
-        jobs, rows = self._rows(Job), self._rows(Partition)
+        jobs = self._rows(Job)
+        period, current = self._virtual_now()
         if partition_key is not None:
             jobs = jobs.filter(partition_key=partition_key)
-            rows = rows.filter(partition_key=partition_key)
-        state = self._rows(QueueState).first()
-        period = 1 if state is None else state.period
-        tags = self._rows(Partition).filter(period=period).order_by("-leased_tag")
-        current = max(FIRST_TAG, tags.values_list("leased_tag", flat=True).first() or 0.0)
-        if limit <= MOST_KEYS:
+            counts = {row["partition_key"]: row for row in self._counts(jobs)}
+            busiest = list(counts)
+        elif limit <= MOST_KEYS:
             busiest = self._busiest(jobs, limit)
             if len(busiest) == limit:
                 # Counting those alone costs a fraction, where there are thousands.
@@ -97,14 +134,44 @@ class Figures:
             lines = self._counts(jobs).order_by("-ready", "partition_key")
             counts = {row["partition_key"]: row for row in lines[:limit]}
             busiest = list(counts)
-        rows = rows.values_list(*_SHOWN, named=True)
-        configured = rows.exclude(share=None, in_flight_limit=None, paused=False)
-        known = {row.partition_key: row for row in rows.filter(partition_key__in=busiest)}
-        known |= {row.partition_key: row for row in configured.order_by("partition_key")[:limit]}
-        keys = (busiest + [key for key in sorted(known) if key not in counts])[:limit]
+        known = {row.partition_key: row for row in self._known(partition_key, busiest, limit)}
+        idle = sorted(key for key, row in known.items() if key not in counts and row.is_set)
+        keys = [*busiest, *idle][:limit]
         return [
             self._one(key, known.get(key), counts.get(key, {}), period, current) for key in keys
         ]
+
+    def _virtual_now(self) -> tuple[int, float]:
+        """Return the busy period, and how far the queue's virtual time has come in it."""
+        rows = self.store.read(
+            f"SELECT period, (SELECT leased_tag FROM {PARTITION} WHERE queue = state.queue "
+            f"AND period = state.period ORDER BY leased_tag DESC LIMIT 1) FROM {QUEUE} state "
+            "WHERE queue = %s",
+            [self.name],
+        )
+        period, tag = rows[0] if rows else (1, None)
+        return period, max(FIRST_TAG, tag or 0.0)
+
+    def _known(self, partition_key: str | None, busiest: Sequence[str], limit: int) -> list[_Known]:
+        """Return the rows of partitions that have jobs, and of those that have settings."""
+        columns = ", ".join(_Known._fields)
+        if partition_key is not None:
+            busiest = [partition_key]
+        parts, params = [], list[Any]()
+        if busiest:
+            parts.append(
+                f"SELECT {columns} FROM {PARTITION} WHERE queue = %s "
+                f"AND partition_key IN {marks(busiest)}"
+            )
+            params += [self.name, *busiest]
+        if partition_key is None:
+            parts.append(
+                f"SELECT * FROM (SELECT {columns} FROM {PARTITION} WHERE queue = %s "
+                "AND (share IS NOT NULL OR in_flight_limit IS NOT NULL OR paused) "
+                "ORDER BY partition_key LIMIT %s) configured"
+            )
+            params += [self.name, limit]
+        return [_Known(*row) for row in self.store.read(" UNION ".join(parts), params)]
 
     @staticmethod
     def _counts(jobs: Any) -> Any:
@@ -136,7 +203,7 @@ class Figures:
     def _one(
         self,
         key: str,
-        row: Any,
+        row: _Known | None,
         counts: dict[str, Any],
         period: int,
         current: float,
@@ -151,9 +218,9 @@ class Figures:
             leased=counts.get("leased", 0),
             share=declared if own_share is None else own_share,
             limit=self.config.effective_limit(None if row is None else row.in_flight_limit),
-            paused=row is not None and row.paused,
+            paused=row is not None and bool(row.paused),
             oldest_ready_at=counts.get("oldest"),
             virtual_time=virtual_time,
             lag=max(0.0, virtual_time - current),
-            candidate=row is not None and row.eligible,
+            candidate=row is not None and bool(row.eligible),
         )
