@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.test import Client
 
@@ -131,6 +132,11 @@ def asked(client: Client, action: str, query: str = "", chosen: Any = None) -> s
 def go_on(client: Client, signed: str, **more: str) -> Any:
     """Send what a page of a run sends."""
     return client.post(RUN, {"run": signed, **more})
+
+
+def runs() -> Any:
+    """Return the entries of the admin's log that tell of runs; each is told to queues besides."""
+    return LogEntry.objects.filter(content_type__model="failedjob")
 
 
 def to_the_end(client: Client, signed: str) -> str:

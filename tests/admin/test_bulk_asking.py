@@ -19,6 +19,7 @@ from tests.admin.ended import (
     dead,
     go_on,
     letters,
+    runs,
     to_the_end,
 )
 from tests.admin.html import Page
@@ -266,7 +267,7 @@ def test_of_chosen_letters_only_those_are_named_that_will_be_done(alias: str, ro
     assert gone not in page.text
     to_the_end(root, page.buttons["Requeue: 1 failed job"].fields["run"])
     assert dead(alias) == {gone}
-    [entry] = LogEntry.objects.all()
+    [entry] = runs()
     assert entry.object_id == f"one:{one}"
 
 

@@ -28,6 +28,7 @@ from tests.admin.ended import (
     dead,
     go_on,
     letters,
+    runs,
     to_the_end,
 )
 from tests.admin.looking import look, messages
@@ -222,7 +223,7 @@ def test_a_run_that_has_ended_is_not_run_again(alias: str, root: Client, action:
     assert "This had ended already: 5 failed jobs" in text
     assert (dead(alias) - set(new), live(alias)) == before
     assert len(live(alias)) == (0 if action == "discard" else len(ids))
-    assert LogEntry.objects.count() == 1
+    assert runs().count() == 1
 
 
 def test_letters_that_die_again_meanwhile_are_not_taken_twice(alias: str, root: Client) -> None:
@@ -267,7 +268,7 @@ def test_two_people_at_once_requeue_each_letter_once(alias: str, staff: Staff) -
     ]
     assert sum(counts) == 40
     assert (dead(alias), live(alias)) == (set(), set(ids))
-    assert LogEntry.objects.count() == 2
+    assert runs().count() == 2
 
 
 def in_threads(*work: Callable[[], Any]) -> list[Any]:
@@ -316,7 +317,7 @@ def test_many_clicks_at_once_are_one_run(lasting: str, root: Client, action: str
 
     in_threads(*(run(tab) for tab in tabs))
 
-    [entry] = LogEntry.objects.all()
+    [entry] = runs()
     assert '"state": "done", "taken": 50, "done": 50,' in entry.change_message
     if action == "copy":
         assert parents(lasting) == sorted(ids)
@@ -495,7 +496,7 @@ def test_the_log_tells_of_a_run(alias: str, root: Client) -> None:
     letters(alias, "one", 15)
     to_the_end(root, asked(root, "discard", "?queue=one&partition=acme"))
 
-    [entry] = LogEntry.objects.all()
+    [entry] = runs()
     assert entry.user == User.objects.get(username="root")
     assert (entry.action_flag, entry.object_id) == (DELETION, None)
     assert entry.object_repr == "15 failed jobs (queue one, partition acme)"
@@ -512,14 +513,14 @@ def test_the_log_tells_of_a_run_that_is_under_way(declared: str, root: Client) -
     go_on(root, signed)
 
     def told() -> str:
-        return for_people(LogEntry.objects.get().get_change_message())
+        return for_people(runs().get().get_change_message())
 
     words = "Requeue: 15 failed jobs (without 2 of queues with which nothing can be done)"
     assert told() == f"{words}. Not ended yet: 10 requeued."
     go_on(root, signed, stop="1")
     assert told() == f"{words}. Stopped: 10 requeued."
     to_the_end(root, asked(root, "requeue", "?queue=one"))
-    assert "Stopped" in for_people(LogEntry.objects.earliest("pk").change_message)
+    assert "Stopped" in for_people(runs().earliest("pk").change_message)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "Paused.", '[{"changed": {"fields": ["x"]}}]'])
@@ -527,11 +528,26 @@ def test_what_others_write_in_the_log_is_left_as_it_is(text: str) -> None:
     assert for_people(text) == text
 
 
+def test_a_run_is_told_in_the_log_of_each_queue(alias: str, root: Client) -> None:
+    letters(alias, "one", 15)
+    letters(alias, "two", 1)
+    letters(alias, "gone", 2)
+    signed = asked(root, "requeue")
+    go_on(root, signed)
+    to_the_end(root, signed)
+
+    for queue, counted in (("one", "15 failed jobs"), ("two", "1 failed job")):
+        page = look(root, f"/admin/vtrr_django/queuestate/{queue}/history/")
+        told = f"Requeue: {counted} of this queue, of 16 failed jobs (without 2 of queues"
+        assert page.text.count(told) == 1
+    assert not LogEntry.objects.filter(object_id="gone").exists()
+
+
 def test_the_log_of_one_letter_is_on_its_history_page(alias: str, root: Client) -> None:
     [letter] = letters(alias, "one")
     to_the_end(root, asked(root, "copy", "?queue=one", chosen=[letter]))
 
-    [entry] = LogEntry.objects.all()
+    [entry] = runs()
     assert (entry.action_flag, entry.object_id) == (CHANGE, f"one:{letter}")
     page = look(root, FAILED + "one_3A" + letter + "/history/")
     assert f"Requeue as a copy: 1 failed job: one:{letter}. Done: 1 copied." in page.text

@@ -94,6 +94,7 @@ class Run:
         upto: the number of the last letter there was then: letters that die again meanwhile
             are new ones, and not taken.
         total: how many there were with which it can be done.
+        counts: how many those are, by queue.
         left: how many more there were, by queues with which it cannot, which are left alone.
         words: what they are, for people.
         user: who asked, as text.
@@ -109,6 +110,7 @@ class Run:
     words: str
     user: str
     logged: int
+    counts: Mapping[str, int]
     back: str = ""
     left: Mapping[str, int] = field(default_factory=dict)
     key: str = field(default_factory=lambda: secrets.token_urlsafe(9))
@@ -144,7 +146,7 @@ class Run:
         return cls(**values)
 
 
-_PLAIN: Final = ("upto", "total", "words", "user", "logged", "back", "left", "key")
+_PLAIN: Final = ("upto", "total", "words", "user", "logged", "counts", "back", "left", "key")
 
 
 def why_not(queue: str, alias: str) -> str | None:

@@ -1,6 +1,7 @@
 """How far a run has come: one entry of the admin's log, which each batch brings up to date.
 
-The log has to tell of it anyway, and it is in a database that all processes share. Its text
+The log has to tell of it anyway, and it is in a database that all processes share. (That it
+began is told in the log of each queue as well, where people look first.) Its text
 is a sentence for people and then, in brackets, what the next batch has to know; it
 changes from one value to the next in one statement that names both, so of two tabs that take
 letters at the same time each takes its own.
@@ -13,14 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from django.contrib.admin.models import LogEntry
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.contenttypes.models import ContentType
 from django.db import router
 
 from vtrr_django.admin.bulk import NotOurs, Run
+from vtrr_django.admin.markup import count
 from vtrr_django.engines.sql.store import Store
-from vtrr_django.models import FailedJob
+from vtrr_django.models import FailedJob, QueueState
 
 RUNNING: Final = "running"
 DONE: Final = "done"
@@ -72,7 +74,7 @@ class Ledger:
         alias = router.db_for_write(LogEntry)
         mine = LogEntry.objects.using(alias).filter(pk__gt=run.logged, user_id=run.user)
         found = mine.filter(change_message__contains=_key(run)).values_list("pk", flat=True)
-        kind = ContentType.objects.db_manager(alias).get_for_model(FailedJob)
+        kinds = ContentType.objects.db_manager(alias)
 
         def find_or_make(cursor: object) -> int:
             # Two clicks at once: the second waits here for the first.
@@ -83,12 +85,25 @@ class Ledger:
             many = {"object_id": None, "object_repr": run.words[:_LONGEST_REPR]}
             entry = LogEntry(
                 user_id=run.user,
-                content_type=kind,
+                content_type=kinds.get_for_model(FailedJob),
                 action_flag=run.action.flag,
                 change_message=_text(run, Progress()),
                 **(subject or many),
             )
             entry.save(using=alias)
+            kind = kinds.get_for_model(QueueState)
+            LogEntry.objects.using(alias).bulk_create(
+                LogEntry(
+                    user_id=run.user,
+                    content_type=kind,
+                    object_id=queue,
+                    object_repr=queue,
+                    action_flag=CHANGE,
+                    change_message=f"{run.action.label}: {count(n, 'failed job')} of this queue, "
+                    f"of {run.words}. How far it came is said in the log of failed jobs.",
+                )
+                for queue, n in run.counts.items()
+            )
             return int(entry.pk)
 
         return cls(run, found.first() or Store(alias).transact(find_or_make))

@@ -56,6 +56,7 @@ def ask(
         words=_words(selection, total, rows, left),
         user=str(request.user.pk),
         logged=last_entry(),
+        counts={queue: n for queue, n, _ in counts},
         back=request.GET.urlencode(),
         left=left,
     )
