@@ -25,7 +25,9 @@ _TIMESTAMP = re.compile(rb"[0-9]{1,12}")
 _NONCE = re.compile(rb"[A-Za-z0-9_-]{16,64}")
 
 
-def canonical(method: str, path: str, query: str, timestamp: str, nonce: str, body: bytes) -> bytes:
+def canonical(
+    method: str, path: str, query: str, *, timestamp: str, nonce: str, body: bytes
+) -> bytes:
     """Return what is signed: five lines, and then the body as it is.
 
     Args:
