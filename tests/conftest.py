@@ -42,7 +42,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 LONG = tuple(
     f"tests/{name}"
-    for name in ("beat", "browser", "celery", "chaos", "example", "races", "test_readme")
+    for name in ("beat", "browser", "celery", "chaos", "client", "example", "races", "test_readme")
 )
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from vtrr_django.domain import values as checks
 from vtrr_django.domain.config import Shares
+from vtrr_django.domain.ids import new_job_ids
 from vtrr_django.domain.job import NewJob, check_same_job
 from vtrr_django.domain.payload import dump_payload, load_payload
 from vtrr_django.exceptions import ConfigurationError, ValidationError
@@ -74,6 +75,31 @@ def new_job(
     )
 
 
+def named_jobs(items: Sequence[Mapping[str, Any]], *, max_bytes: int, path: str) -> list[NewJob]:
+    """Build jobs out of items that say their ``task``, and perhaps their ``partition_key``, too.
+
+    Args:
+        items: as for :func:`new_job`, besides.
+        max_bytes: longest payload.
+        path: of the list of items; "": there is one item, which needs no path.
+
+    Raises:
+        ValidationError: naming the culprit, such as ``jobs[3].weight``.
+    """
+    jobs = []
+    for index, (item, fresh_id) in enumerate(zip(items, new_job_ids(len(items)), strict=True)):
+        where = f"{path}[{index}]" if path else ""
+        prefix = f"{where}." if where else ""
+        task_name = checks.check_task_name(item.get("task"), prefix + "task")
+        key = checks.check_partition_key(
+            item.get("partition_key", ""), prefix + "partition_key", required=False
+        )
+        jobs.append(
+            new_job(task_name, item, key, fresh_id=fresh_id, max_bytes=max_bytes, path=where)
+        )
+    return jobs
+
+
 def copy_of(letter: NewJob, fresh_id: str) -> NewJob:
     """Return a new job like a dead letter, whose child it is.
 
@@ -132,7 +158,9 @@ class Waiting:
 
 
 def _check_due_at(value: Any, path: str) -> datetime:
-    if isinstance(value, datetime) and timezone.is_naive(value) and not settings.USE_TZ:
+    # A client of the HTTP API may have no settings.
+    naive = isinstance(value, datetime) and timezone.is_naive(value)
+    if naive and settings.configured and not settings.USE_TZ:
         value = timezone.make_aware(value)
     return checks.check_due_at(value, path)
 

@@ -3,7 +3,9 @@
 from vtrr_django.engines.sql.models import (
     CompletedJob,
     FailedJob,
+    ImportedJob,
     Job,
+    Nonce,
     Partition,
     PartitionSample,
     QueueSample,
@@ -16,7 +18,9 @@ from vtrr_django.engines.sql.models import (
 __all__ = [
     "CompletedJob",
     "FailedJob",
+    "ImportedJob",
     "Job",
+    "Nonce",
     "Partition",
     "PartitionSample",
     "QueueSample",

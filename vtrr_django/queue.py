@@ -10,16 +10,17 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import transaction
 from django.utils.module_loading import import_string
 
 from vtrr_django import conf, events
 from vtrr_django.connections import DjangoHooks
-from vtrr_django.dispatching import Dispatcher, call_for, load_dispatcher
+from vtrr_django.declaring import Declaring
+from vtrr_django.dispatching import Dispatcher, load_dispatcher
 from vtrr_django.domain import values as checks
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.ids import new_job_id, new_job_ids
@@ -27,31 +28,26 @@ from vtrr_django.domain.job import (
     JobInfo,
     JobPage,
     LeasedJob,
-    NewJob,
     Outcome,
-    OutcomeKind,
     PartitionStats,
     QueueStats,
     Reclaimed,
     Renewal,
 )
 from vtrr_django.domain.messages import encode, message_name
-from vtrr_django.domain.retry import RetryPolicy
 from vtrr_django.domain.states import State
+from vtrr_django.ending import Ending, Leased
 from vtrr_django.engines.base import UNSET, Engine, Unset
 from vtrr_django.engines.sql.store import Store
 from vtrr_django.exceptions import ConfigurationError, UnknownQueueError, ValidationError
 from vtrr_django.figures.recorder import Recorder
-from vtrr_django.intake import Waiting, copy_of, declared_shares, new_job
-from vtrr_django.options import TaskOptions
-from vtrr_django.tasks import Handler, Runnable, Task, same_function
-from vtrr_django.worker.describe import MAX_REASON, describe_exception, storable
+from vtrr_django.intake import copy_of, declared_shares, named_jobs, new_job
+from vtrr_django.storing import store
+from vtrr_django.tasks import Runnable, Task
 from vtrr_django.worker.worker import Worker, default_worker_id
 
 if TYPE_CHECKING:
     from vtrr_django.figures.reading import Reader
-
-    F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_PER_LEASE = 1000
 
@@ -64,21 +60,11 @@ MOST_PER_PAGE = 1000
 _LIVE = {state.name.lower(): state for state in (State.READY, State.SCHEDULED, State.LEASED)}
 
 
-class Leased(Protocol):
-    """Anything that names a lease: its job and its token."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def token(self) -> str: ...
-
-
-class Queue:
+class Queue(Declaring, Ending):
     """A named stream of jobs, fair between partitions. Get one with ``get_queue(name)``."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self._runnables: dict[str, Runnable] = {}
+        super().__init__(name)
         self._engine: Engine | None = None
         self._dispatcher: Dispatcher | None = None
         self._lock = threading.Lock()
@@ -140,77 +126,9 @@ class Queue:
             for runnable in list(self._runnables.values()):
                 dispatcher.attach(runnable)
 
-    @property
-    def runnables(self) -> Mapping[str, Runnable]:
-        """The tasks and handlers this process knows, by task name."""
-        return self._runnables
-
-    def resolve(self, task_name: str) -> Runnable | None:
-        """Return the task or handler of that name, or None."""
-        return self._runnables.get(task_name)
-
     # -- declaring -----------------------------------------------------------------
 
-    @overload
-    def task(self, function: Callable[..., Any], /) -> Task: ...
-    @overload
-    def task(self, /, **options: Any) -> Callable[[Callable[..., Any]], Task]: ...
-    def task(
-        self, function: Callable[..., Any] | None = None, /, **options: Any
-    ) -> Task | Callable[[Callable[..., Any]], Task]:
-        """Make a task of a function whose first argument is ``self``.
-
-        Raises:
-            TypeError: an option is not supported, or the function takes no ``self``.
-            ValidationError: an option's value is wrong.
-            ValueError: the queue is run by Celery and has its one task already, or the
-                name is taken.
-        """
-        checked = TaskOptions.of(options)
-
-        def decorate(function: Callable[..., Any]) -> Task:
-            task = Task(self, function, checked)
-            self._register(task)
-            return task
-
-        return decorate if function is None else decorate(function)
-
-    def handler(
-        self,
-        function: Callable[[Any], Any] | None = None,
-        /,
-        *,
-        policy: RetryPolicy | None = None,
-        **options: Any,
-    ) -> Any:
-        """Make a handler of a function whose argument is annotated with a dataclass.
-
-        Args:
-            function: the function, when used without parentheses.
-            policy: what happens when it raises; None: as the queue's ``RETRY`` says.
-            options: task options, such as ``time_limit``.
-
-        Raises:
-            TypeError: an option is not supported, or the argument is not annotated.
-            ValidationError: the dataclass has fields that cannot travel as JSON.
-            ValueError: the message type has a handler already.
-        """
-        checked = TaskOptions.of(options)
-
-        def decorate(function: Callable[[Any], Any]) -> Handler:
-            handler = Handler(self, function, checked, policy)
-            self._register(handler)
-            return handler
-
-        return decorate if function is None else decorate(function)
-
     def _register(self, runnable: Runnable) -> None:
-        known = self._runnables.get(runnable.name)
-        if known is not None and not same_function(known, runnable):
-            raise ValueError(
-                f"expected one handler or task named {runnable.name!r} on queue {self.name!r}, "
-                "got a second; rename it or use another queue"
-            )
         others = [name for name in self._runnables if name != runnable.name]
         celery_queue = self._celery_queue() if others else None
         if celery_queue is not None:
@@ -220,7 +138,7 @@ class Queue:
                 f"interchangeable, got {runnable.name!r} besides {others[0]!r}; give it a "
                 "queue of its own, or set CELERY_QUEUE to None and run vtrr_worker"
             )
-        self._runnables[runnable.name] = runnable
+        super()._register(runnable)
         if apps.ready:  # else AppConfig.ready() does it: an import reads no settings
             self.attach()
 
@@ -271,7 +189,7 @@ class Queue:
             fresh_id=new_job_id(),
             max_bytes=self.config.max_payload_bytes,
         )
-        return self._store([job], on_commit)[0]
+        return store(self, [job], on_commit)[0]
 
     def put(
         self,
@@ -293,7 +211,7 @@ class Queue:
             )
             task.check_call(item.get("args", ()), item.get("kwargs", {}), where)
             jobs.append(job)
-        return self._store(jobs, on_commit) if jobs else []
+        return store(self, jobs, on_commit) if jobs else []
 
     def put_each(self, name: str, items: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
         """Validate jobs of many partitions, then enqueue them in batches; return their ids.
@@ -312,7 +230,23 @@ class Queue:
             for (key, item), fresh_id in zip(items, new_job_ids(len(items)), strict=True)
         ]
         batches = [jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH)]
-        return [job_id for batch in batches for job_id in self._store(batch, None)]
+        return [job_id for batch in batches for job_id in store(self, batch, None)]
+
+    def put_all(self, items: Sequence[Mapping[str, Any]], *, path: str = "") -> list[str]:
+        """Validate and enqueue jobs of any tasks and partitions, all or none; return their ids.
+
+        Args:
+            items: as in :meth:`Task.queue`, each with its ``task``, by name and whether or not
+                this process knows it, and perhaps its ``partition_key``.
+            path: of the items, for errors; "": there is one, which needs no path.
+
+        Raises:
+            ValidationError: an item is wrong; nothing was written.
+            DuplicateJobError: an ``id`` belongs to a different job; nothing was written.
+            StoreUnavailable: the store did not answer.
+        """
+        jobs = named_jobs(items, max_bytes=self.config.max_payload_bytes, path=path)
+        return store(self, jobs, None) if jobs else []
 
     def take_over(self, task_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Store a job that vtrr-queue knew, in partition ``""``, at once; return its id.
@@ -323,63 +257,33 @@ class Queue:
         item = {"args": args, "kwargs": kwargs}
         most = self.config.max_payload_bytes
         job = new_job(task_name, item, "", fresh_id=new_job_id(), max_bytes=most)
-        return self._store([job], on_commit=False)[0]
-
-    def _store(self, jobs: Sequence[NewJob], on_commit: bool | None) -> list[str]:
-        config, engine = self.config, self.engine
-        _ = self.dispatcher  # what it may lack is said before the first write
-        shares = declared_shares(config.shares, {job.partition_key for job in jobs})
-        if self._must_wait(engine, config.enqueue_on_commit if on_commit is None else on_commit):
-            return self._store_later(engine, jobs, shares)
-        return self._store_now(engine, jobs, shares)
-
-    def _store_later(
-        self, engine: Engine, jobs: Sequence[NewJob], shares: Mapping[str, float]
-    ) -> list[str]:
-        """Store after the commit of the default database's transaction; return the ids now."""
-        ids = [known or job.id for job, known in zip(jobs, engine.known(jobs), strict=True)]
-        waiting = Waiting.of(self.name)
-        ids = [waiting.match(job) or job_id for job, job_id in zip(jobs, ids, strict=True)]
-        # Not robust: should the store refuse, the caller has to hear of it.
-        transaction.on_commit(
-            Waiting(self.name, jobs, lambda: self._store_now(engine, jobs, shares))
-        )
-        return ids
-
-    def _must_wait(self, engine: Engine, on_commit: bool) -> bool:
-        alias = engine.transaction_alias
-        joins = alias is not None and connections[alias].in_atomic_block
-        return on_commit and not joins and connections[DEFAULT_DB_ALIAS].in_atomic_block
-
-    def _store_now(
-        self, engine: Engine, jobs: Sequence[NewJob], shares: Mapping[str, float]
-    ) -> list[str]:
-        ids = engine.enqueue(jobs, shares)
-        events.enqueued(self, jobs, ids, engine.transaction_alias)
-        if (dispatcher := self.dispatcher) is not None:
-            call_for(dispatcher, jobs, engine.transaction_alias)
-        return ids
+        return store(self, [job], on_commit=False)[0]
 
     # -- running -------------------------------------------------------------------
 
-    def lease(self, n: int = 1, worker_id: str | None = None) -> list[LeasedJob]:
+    def lease(
+        self, n: int = 1, worker_id: str | None = None, *, lease_seconds: float | None = None
+    ) -> list[LeasedJob]:
         """Lease up to ``n`` jobs in fair order; empty when nothing may run.
 
-        Each must be ended with one of the finishing verbs, or renewed, within
-        ``LEASE_SECONDS``; otherwise it is reclaimed and runs again.
+        Each must be ended with one of the finishing verbs, or renewed, before its lease runs
+        out; otherwise it is reclaimed and runs again.
 
         Args:
             n: 1 to 1,000.
             worker_id: who leases, for people; this process by default.
+            lease_seconds: how long the leases last; None: ``LEASE_SECONDS``.
         """
         checks.check_whole(n, "n", 1, MOST_PER_LEASE)
-        return self._lease(n, self._own_id(worker_id))
-
-    def _lease(self, n: int, worker_id: str) -> list[LeasedJob]:
-        seconds = self.config.lease_seconds
+        worker_id, seconds = self._own_id(worker_id), self._lease_seconds(lease_seconds)
         jobs = self.engine.lease(n, worker_id=worker_id, lease_seconds=seconds)
         self.recorder.leased(jobs, worker_id, seconds)
         return jobs
+
+    def _lease_seconds(self, given: float | None) -> float:
+        if given is None:
+            return self.config.lease_seconds
+        return checks.check_number(given, "lease_seconds", 1, checks.MAX_DELAY)
 
     def _own_id(self, worker_id: str | None) -> str:
         if worker_id is not None:
@@ -388,46 +292,15 @@ class Queue:
             self._worker_id = default_worker_id()
         return self._worker_id
 
-    def ack(self, job: Leased, *, runtime: float | None = None) -> bool:
-        """End a lease: the job is completed. False: the lease was not ours any more.
-
-        ``runtime`` is how many seconds the job ran; by default since it was leased.
-        """
-        return self._finish(_outcome(OutcomeKind.ACK, job, runtime=runtime))
-
-    def fail(
-        self, job: Leased, reason: str | BaseException, *, runtime: float | None = None
+    def renew(
+        self, job: Leased, *, runtime: float | None = None, lease_seconds: float | None = None
     ) -> bool:
-        """End a lease: the job is a dead letter. False: the lease was not ours any more.
+        """Let the lease run for ``lease_seconds`` from now. False: it was not ours any more.
 
-        ``reason`` is text for people, or the exception, whose traceback is kept too.
+        None: for ``LEASE_SECONDS``.
         """
-        return self._finish(_outcome(OutcomeKind.FAIL, job, reason=reason, runtime=runtime))
-
-    def retry(
-        self,
-        job: Leased,
-        delay: float = 0.0,
-        *,
-        reason: str | BaseException = "",
-        runtime: float | None = None,
-    ) -> bool:
-        """End a lease: the job runs again in ``delay`` seconds, one attempt used."""
-        return self._finish(
-            _outcome(OutcomeKind.RETRY, job, delay=delay, reason=reason, runtime=runtime)
-        )
-
-    def snooze(self, job: Leased, delay: float = 0.0, *, runtime: float | None = None) -> bool:
-        """End a lease: the job runs again in ``delay`` seconds, no attempt used."""
-        return self._finish(_outcome(OutcomeKind.SNOOZE, job, delay=delay, runtime=runtime))
-
-    def release(self, job: Leased) -> bool:
-        """End a lease: the job is ready again at its old place, no attempt used."""
-        return self._finish(_outcome(OutcomeKind.RELEASE, job))
-
-    def renew(self, job: Leased, *, runtime: float | None = None) -> bool:
-        """Let the lease run for ``LEASE_SECONDS`` from now. False: it was not ours any more."""
-        return self.renew_many([Renewal(job_id=job.id, token=job.token, runtime=runtime)])[0]
+        renewal = Renewal(job_id=job.id, token=job.token, runtime=runtime)
+        return self.renew_many([renewal], self._lease_seconds(lease_seconds))[0]
 
     def renew_many(
         self, renewals: Sequence[Renewal], lease_seconds: float | None = None
@@ -438,16 +311,26 @@ class Queue:
         self.recorder.renewed(renewals, done, seconds)
         return done
 
-    def _finish(self, outcome: Outcome) -> bool:
-        done = self.engine.finish([outcome])
-        self.recorder.finished([outcome], done)
-        events.finished(self, [outcome], done, worker_id="")
-        if done[0] and (dispatcher := self.dispatcher) is not None:
-            # Whatever the end, it may have freed a place below a partition's limit.
-            self._after_commit(lambda: dispatcher.dispatch(1))
-            if outcome.delay:
-                self._after_commit(lambda: dispatcher.wake(outcome.delay))
-        return done[0]
+    def finish(self, outcomes: Sequence[Outcome]) -> list[bool]:
+        """End leases, each in its way; False: that lease was not ours any more."""
+        done = self.engine.finish(outcomes)
+        self.recorder.finished(outcomes, done)
+        events.finished(self, outcomes, done, worker_id="")
+        self.dispatch_after(outcomes, done)
+        return done
+
+    def dispatch_after(self, outcomes: Sequence[Outcome], done: Sequence[bool]) -> None:
+        """Have Celery, if it runs the queue, take what ends of leases made room for.
+
+        :meth:`finish_and_lease` leaves that to its caller, who may take it himself.
+        """
+        ended = [outcome for outcome, accepted in zip(outcomes, done, strict=True) if accepted]
+        if not ended or (dispatcher := self.dispatcher) is None:
+            return
+        # Whatever the end, it may have freed a place below a partition's limit.
+        self._after_commit(partial(dispatcher.dispatch, len(ended)))
+        for delay in sorted({outcome.delay for outcome in ended if outcome.delay}):
+            self._after_commit(partial(dispatcher.wake, delay))
 
     def _after_commit(self, call: Callable[[], object]) -> None:
         alias = self.engine.transaction_alias
@@ -457,10 +340,15 @@ class Queue:
             transaction.on_commit(call, using=alias, robust=True)
 
     def finish_and_lease(
-        self, outcomes: Sequence[Outcome], n: int, *, worker_id: str
+        self,
+        outcomes: Sequence[Outcome],
+        n: int,
+        *,
+        worker_id: str,
+        lease_seconds: float | None = None,
     ) -> tuple[list[bool], list[LeasedJob]]:
         """End leases and lease up to ``n`` more jobs in one transaction; workers call it."""
-        seconds = self.config.lease_seconds
+        seconds = self._lease_seconds(lease_seconds)
         done, jobs = self.engine.finish_and_lease(
             outcomes, n, worker_id=worker_id, lease_seconds=seconds
         )
@@ -644,7 +532,7 @@ class Queue:
             copy_of(letter, fresh_id)
             for letter, fresh_id in zip(letters, new_job_ids(len(letters)), strict=True)
         ]
-        return self._store(copies, None) if copies else []
+        return store(self, copies, None) if copies else []
 
     # -- looking -------------------------------------------------------------------
 
@@ -750,24 +638,6 @@ def _engine_class(name: str) -> type[Engine]:
             f"expected ENGINE {name!r} to be an Engine subclass, got {found!r}"
         )
     return found
-
-
-def _outcome(
-    kind: OutcomeKind,
-    job: Leased,
-    *,
-    delay: float = 0.0,
-    reason: str | BaseException = "",
-    runtime: float | None = None,
-) -> Outcome:
-    checks.check_delay(delay, "delay")
-    if runtime is not None:
-        checks.check_delay(runtime, "runtime")
-    if isinstance(reason, BaseException):
-        told = describe_exception(reason)
-    else:
-        told = {"reason": storable(str(reason), MAX_REASON)}
-    return Outcome(kind=kind, job_id=job.id, token=job.token, delay=delay, runtime=runtime, **told)
 
 
 def _checked_key(partition_key: str | None) -> str | None:

@@ -7,10 +7,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, Protocol, get_type_hints
 
 from asgiref.sync import async_to_sync, sync_to_async
 
+from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.ids import new_job_id
 from vtrr_django.domain.job import LeasedJob
 from vtrr_django.domain.messages import check_message, decode
@@ -19,9 +20,6 @@ from vtrr_django.domain.values import child_path, describe
 from vtrr_django.exceptions import ValidationError
 from vtrr_django.options import TaskOptions
 from vtrr_django.worker.context import TaskContext
-
-if TYPE_CHECKING:
-    from vtrr_django.queue import Queue
 
 ITEM_KEYS = (
     "args",
@@ -37,10 +35,30 @@ ITEM_KEYS = (
 """What an item of ``.queue(tasks=[...])`` may say."""
 
 
+class Owner(Protocol):
+    """What a task or a handler needs of its queue, which may be one behind HTTP."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def config(self) -> QueueConfig: ...
+
+    def put(
+        self,
+        task: Task,
+        items: Sequence[Mapping[str, Any]],
+        partition_key: str,
+        *,
+        path: str = "",
+        on_commit: bool | None = None,
+    ) -> list[str]:
+        """Validate and enqueue jobs of one task; return their ids, in order."""
+
+
 class Runnable:
     """What a worker runs: shared by tasks and handlers."""
 
-    def __init__(self, queue: Queue, name: str, options: TaskOptions) -> None:
+    def __init__(self, queue: Owner, name: str, options: TaskOptions) -> None:
         self.owner = queue
         self.name = name
         self.options = options
@@ -76,7 +94,7 @@ class Task(Runnable):
     Calling a task calls its function here and now, outside any queue.
     """
 
-    def __init__(self, queue: Queue, function: Callable[..., Any], options: TaskOptions) -> None:
+    def __init__(self, queue: Owner, function: Callable[..., Any], options: TaskOptions) -> None:
         super().__init__(queue, f"{function.__module__}.{function.__qualname__}", options)
         self.function = function
         self._call = synchronous(function, self.name)
@@ -222,7 +240,7 @@ class Handler(Runnable):
 
     def __init__(
         self,
-        queue: Queue,
+        queue: Owner,
         function: Callable[[Any], Any],
         options: TaskOptions,
         policy: RetryPolicy | None,

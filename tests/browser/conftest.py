@@ -17,6 +17,7 @@ from vtrr_django.queue import Queue
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
+    from tests.browser.board import Board
     from tests.browser.pages import Browser
 
 QUEUES = {"orm": "orders", "redis": "uploads"}
@@ -104,6 +105,16 @@ def browser(chromium: Chrome, site: Site) -> Iterator[Browser]:
     browser = Browser(chromium, site)
     yield browser
     browser.check()
+
+
+@pytest.fixture
+def board(browser: Browser) -> Iterator[Board]:
+    """The dashboard, in a browser that knows no secret."""
+    from tests.browser.board import Board
+
+    board = Board(browser)
+    yield board
+    board.forget()
 
 
 @pytest.fixture

@@ -11,6 +11,9 @@ import pytest
 from tests.contract.jobs import job
 from tests.races.waiting import until
 from vtrr_django.domain.job import JobInfo, LeasedJob
+from vtrr_django.engines.sql.fields import to_microseconds
+from vtrr_django.engines.sql.store import Store
+from vtrr_django.figures.keeping import LONGEST_LINES, MINUTE, Keeper, floor
 from vtrr_django.intake import declared_shares
 from vtrr_django.queue import Queue
 
@@ -28,6 +31,12 @@ HOSTILE = (
     f"'{BIDI}{{{{ 7 }}}}%s",
 )
 """Names that are not to be taken at their word."""
+
+IDS = ("</pre><script>alert(1)</script>", '"><img/src=x/onerror=alert(1)>', "..", "W" * 64)
+"""Ids as hostile as these names."""
+
+LONG_NAME = "W" * 255
+"""As wide as a name gets, with no place to break it."""
 
 LONG = 20_000
 """Characters of a long text."""
@@ -92,3 +101,37 @@ def lapse(queue: Queue, n: int = 1) -> list[str]:
 def waiting(queue: Queue, state: str = "ready") -> list[JobInfo]:
     """Return the live jobs in one state."""
     return queue.jobs(state, limit=1000).jobs
+
+
+def fill_with_hostile(queue: Queue, names: Sequence[str]) -> dict[str, str]:
+    """Put hostile jobs in each state into a queue; return their ids, by state."""
+    long = (BIDI + "W" * 97 + "</pre><script>alert(1)</script>") * (LONG // 128)
+    ids = {}
+    for number, name in enumerate(names):
+        job_id = IDS[number]
+        fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}
+        common = {"parent_id": IDS[number], "msg_id": name}
+        done = complete(queue, name, id=job_id, **fields)
+        failed = fail(queue, name, id=f"f{job_id}"[:64], **fields, **common, reason=long)
+        ids |= {"completed": done[0], "failed": failed[0]}
+    raised = ValueError(long)
+    fail(queue, names[0], reason=raised)
+    for number, name in enumerate(names):
+        fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}
+        put(queue, name, id=f"l{IDS[number]}"[:64], **fields)
+        take(queue, 1, name)
+    for number, name in enumerate(names):
+        fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}
+        put(queue, name, id=f"r{IDS[number]}"[:64], **fields)
+        put(queue, name, id=f"s{IDS[number]}"[:64], **fields, delay=3600)
+        queue.pause(name)
+    queue.measure(names[0])
+    return ids
+
+
+def measure_now(queue: Queue) -> None:
+    """Note how the queue stands in this minute, though a server may have done so before."""
+    queue.measure("worker-1")
+    minute = to_microseconds(floor(queue.figures.totals().now, MINUTE))
+    keeper = Keeper(queue.name, Store(queue.config.database))
+    keeper.note(minute, queue.depth(), queue.partitions(limit=LONGEST_LINES))

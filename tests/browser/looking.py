@@ -96,15 +96,17 @@ return found;
 """
 
 _WATCH_FOCUS = """
+window.watching?.abort();
+window.watching = new AbortController();
 window.focused = new Set();
 window.faint = [];
 document.addEventListener("focusin", ({target}) => {
   const style = getComputedStyle(target);
   const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
-  if (!ring && style.boxShadow === "none" && !target.matches("input"))
+  if (!ring && style.boxShadow === "none" && !target.matches("input") && target !== main)
     window.faint.push(target.outerHTML.slice(0, 120));
   window.focused.add(target);
-});
+}, {signal: window.watching.signal});
 const focusable = "a[href], button, summary, input:not([type=hidden]), select, textarea, "
   + "[tabindex='0']";
 const [root] = arguments, main = document.querySelector(root);

@@ -23,12 +23,15 @@ WIDTH = 1200
 MOST_BYTES = 120_000
 ROOT = Path(__file__).resolve().parents[2]
 
+DASHBOARD = "../../../vtrr/#/"
+
 PICTURES = {
     # Name: address, scheme, width, most pixels of height.
     "admin-queues": ("", "light", WIDTH, 620),
     "admin-queue": ("uploads/", "light", WIDTH, 1500),
     "admin-queue-dark": ("uploads/", "dark", WIDTH, 1500),
     "admin-failed": ("../failedjob/", "light", WIDTH, 900),
+    "dashboard": (f"{DASHBOARD}uploads", "light", WIDTH, 1104),
 }
 MORE = {
     "phone-queues": ("", "light", 390, 3000),
@@ -42,6 +45,10 @@ MORE = {
     "purge": ("uploads/purge/", "light", WIDTH, 800),
     "phone-jobs": ("uploads/jobs/ready/", "dark", 390, 1500),
     "phone-partition": ("uploads/partition/?key=acme", "light", 390, 2000),
+    "dashboard-queues": (DASHBOARD, "light", WIDTH, 600),
+    "dashboard-dark": (f"{DASHBOARD}uploads", "dark", WIDTH, 2400),
+    "phone-dashboard-queues": (DASHBOARD, "dark", 390, 1500),
+    "phone-dashboard": (f"{DASHBOARD}uploads", "light", 390, 3000),
 }
 
 
@@ -64,6 +71,7 @@ def _take(pictures: dict[str, Any], folder: Path, redis: OwnRedis, scratch: Path
     from django.contrib.auth.models import User
 
     from tests.browser import addresses, chromium, demonstration
+    from tests.browser.board import Board
     from tests.browser.pages import Browser
     from tests.browser.site_process import Site
 
@@ -78,7 +86,10 @@ def _take(pictures: dict[str, Any], folder: Path, redis: OwnRedis, scratch: Path
             browser.resize(width)
             browser.prefer(scheme)
             demonstration.refresh()
+            browser.driver.get("about:blank")
             browser.open(addresses.QUEUES + path)
+            if path.startswith(DASHBOARD):
+                Board(browser).wait_until_shown()
             _save(folder / f"{name}.png", _picture(browser, width, height))
         browser.check()
     finally:

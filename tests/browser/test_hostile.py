@@ -11,12 +11,13 @@ from tests.browser import addresses
 from tests.browser.conftest import SECRET
 from tests.browser.crawling import crawl
 from tests.browser.data import (
-    BIDI,
     CANARY,
     HOSTILE,
-    LONG,
+    IDS,
+    LONG_NAME,
     complete,
     fail,
+    fill_with_hostile,
     payload,
     put,
     take,
@@ -33,11 +34,6 @@ STRANGE = "script:not([src^='/'], [type='application/json']), img:not([src^='/']
 
 _MARKUP = "return [...document.querySelectorAll(arguments[0])].map((one) => one.outerHTML)"
 
-IDS = ("</pre><script>alert(1)</script>", '"><img/src=x/onerror=alert(1)>', "..", "W" * 64)
-
-LONG_NAME = "W" * 255
-"""As wide as a name gets, with no place to break it."""
-
 QUEUES = (get_queue("orders"), get_queue("uploads"))
 
 
@@ -46,37 +42,11 @@ def names() -> list[str]:
     return [*HOSTILE, LONG_NAME]
 
 
-def _fill(queue: Queue, names: list[str]) -> dict[str, str]:
-    """Put hostile jobs in each state into a queue; return their ids, by state."""
-    long = (BIDI + "W" * 97 + "</pre><script>alert(1)</script>") * (LONG // 128)
-    ids = {}
-    for number, name in enumerate(names):
-        job_id = IDS[number]
-        fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}
-        common = {"parent_id": IDS[number], "msg_id": name}
-        done = complete(queue, name, id=job_id, **fields)
-        failed = fail(queue, name, id=f"f{job_id}"[:64], **fields, **common, reason=long)
-        ids |= {"completed": done[0], "failed": failed[0]}
-    raised = ValueError(long)
-    fail(queue, names[0], reason=raised)
-    for number, name in enumerate(names):
-        fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}
-        put(queue, name, id=f"l{IDS[number]}"[:64], **fields)
-        take(queue, 1, name)
-    for number, name in enumerate(names):
-        fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}
-        put(queue, name, id=f"r{IDS[number]}"[:64], **fields)
-        put(queue, name, id=f"s{IDS[number]}"[:64], **fields, delay=3600)
-        queue.pause(name)
-    queue.measure(names[0])
-    return ids
-
-
 def test_hostile_names_are_text_on_every_page_and_stay_within_a_phone(
     boss: Browser, queue: Queue, names: list[str]
 ) -> None:
     boss.allow("404 (Not Found)")  # a letter's parent may be gone
-    _fill(queue, names)
+    fill_with_hostile(queue, names)
     boss.resize(PHONE, 844)
     wide, shown = {}, dict.fromkeys(names, 0)
     page = addresses.queue(queue.name)

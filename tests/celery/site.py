@@ -130,7 +130,8 @@ class Site:
         names = [self.plan.name_of(queue) for queue in self.plan.queues]
         for alias in {"default", self.plan.store.get("DATABASE", "default")}:
             for model in apps.get_app_config("vtrr_django").get_models():
-                model._default_manager.using(alias).filter(queue__in=names).delete()
+                if any(field.name == "queue" for field in model._meta.get_fields()):
+                    model._default_manager.using(alias).filter(queue__in=names).delete()
 
     def worker(self, *arguments: str) -> Worker:
         """Start a worker; it ends with the site."""

@@ -44,6 +44,10 @@ class Process:
         self.pid = self._process.pid
 
     @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
     def err(self) -> str:
         return self._err.read_text()
 

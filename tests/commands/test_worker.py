@@ -24,6 +24,7 @@ from tests.commands.manage import call, manage, run
 from tests.worker.fakes import wait_until
 from vtrr_django import get_queue
 from vtrr_django.management.commands import vtrr_worker
+from vtrr_django.management.commands._logging import log_to_stderr
 from vtrr_django.worker import Worker, WorkerSummary
 
 
@@ -410,7 +411,7 @@ def test_the_level_of_logs_follows_verbosity(
     package = logging.getLogger("vtrr_django")
     monkeypatch.setattr(package, "propagate", False)
     before = package.level, list(package.handlers)
-    with vtrr_worker._log_to_stderr(verbosity):
+    with log_to_stderr(verbosity):
         assert package.level == level
         assert len(package.handlers) == len(before[1]) + 1
     assert (package.level, package.handlers) == before
@@ -421,7 +422,7 @@ def test_a_level_that_the_project_has_set_stays(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(package, "propagate", False)
     package.setLevel(logging.ERROR)
     try:
-        with vtrr_worker._log_to_stderr(1):
+        with log_to_stderr(1):
             assert package.level == logging.ERROR
     finally:
         package.setLevel(logging.NOTSET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,41 @@ def test_a_job_comes_out_as_it_went_in(store: Store) -> None:
     age = datetime.now(UTC) - leased.enqueued_at
     assert timedelta(minutes=-5) < age < timedelta(minutes=5)
     assert leased.lease_expires_at - leased.enqueued_at >= timedelta(seconds=54)
+
+
+@pytest.mark.parametrize("names", [{}, {"given_id": True, "msg_id": "m"}], ids=["fresh", "named"])
+@pytest.mark.parametrize("due", [{}, {"due_at": datetime(2026, 1, 1, tzinfo=UTC)}], ids=str)
+def test_attempts_used_elsewhere_count(
+    store: Store, names: dict[str, Any], due: dict[str, Any]
+) -> None:
+    engine = store.engine()
+    [job_id] = put(engine, "a", delivery_count=3, **names, **due)
+    assert store.live(engine.name)[job_id]["delivery_count"] == 3
+    engine.reclaim()
+    [leased] = take(engine)
+    assert (leased.id, leased.delivery_count, leased.msg_id) == (job_id, 3, names.get("msg_id"))
+    assert end(engine, leased, OutcomeKind.RETRY)
+    engine.reclaim()
+    [leased] = take(engine)
+    assert leased.delivery_count == 4
+    assert end(engine, leased, OutcomeKind.FAIL, reason="r")
+    [letter] = store.history(engine.name)["failed"]
+    assert letter["delivery_count"] == 4
+    assert engine.requeue([job_id]) == [job_id]
+    [leased] = take(engine)
+    assert leased.delivery_count == 0
+
+
+@pytest.mark.parametrize("given_id", [False, True])
+def test_attempts_used_elsewhere_count_in_a_bulk(store: Store, given_id: bool) -> None:
+    engine = store.engine()
+    new = [
+        job("a", delivery_count=i % 3, given_id=given_id, parent_id="p" if i % 2 else None)
+        for i in range(300)
+    ]
+    assert engine.enqueue(new, {}) == [one.id for one in new]
+    got = [(one.id, one.delivery_count, one.parent_id) for one in drain(engine, 100)]
+    assert got == [(one.id, one.delivery_count, one.parent_id) for one in new]
 
 
 def test_a_bulk_keeps_the_order_given_within_a_partition(store: Store) -> None:

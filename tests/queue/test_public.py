@@ -656,3 +656,40 @@ def test_importing_and_asking_for_a_queue_needs_no_settings() -> None:
         check=False,
     )
     assert (ended.stdout, ended.stderr) == ("<Queue 'x'>\n", "")
+
+
+def test_a_lease_may_have_its_own_length(queue: Queue, store: Store) -> None:
+    first, second = queue.put_all([{"task": "a"}, {"task": "b", "partition_key": "p"}])
+    [short] = queue.lease(worker_id="w", lease_seconds=5)
+    _, [long] = queue.finish_and_lease([], 1, worker_id="w", lease_seconds=5)
+    assert {short.id, long.id} == {first, second}
+    assert queue.renew(long, lease_seconds=500)
+    store.advance(queue.name, 100)
+    assert queue.reclaim() == 1
+    assert not queue.renew(short)
+    assert queue.ack(long)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, -1, "30", True, float("nan"), float("inf"), 1e10])
+def test_the_length_of_a_lease_has_bounds(queue: Queue, seconds: Any) -> None:
+    queue.put_all([{"task": "a"}])
+    with pytest.raises(ValidationError, match="lease_seconds"):
+        queue.lease(lease_seconds=seconds)
+    with pytest.raises(ValidationError, match="lease_seconds"):
+        queue.finish_and_lease([], 1, worker_id="w", lease_seconds=seconds)
+    [job] = queue.lease()
+    with pytest.raises(ValidationError, match="lease_seconds"):
+        queue.renew(job, lease_seconds=seconds)
+
+
+def test_jobs_of_many_tasks_are_all_put_or_none(queue: Queue) -> None:
+    items: list[dict[str, Any]] = [{"task": "a"}, {"task": "b", "partition_key": "p", "args": [1]}]
+    with pytest.raises(ValidationError, match=r"^jobs\[2\]\.weight: "):
+        queue.put_all([*items, {"task": "c", "weight": 0}], path="jobs")
+    with pytest.raises(ValidationError, match=r"^jobs\[0\]\.task: "):
+        queue.put_all([{}], path="jobs")
+    assert queue.depth().ready == 0
+    ids = queue.put_all(items, path="jobs")
+    found = {job.id: (job.task_name, job.partition_key, job.args) for job in queue.lease(5)}
+    assert found == {ids[0]: ("a", "", []), ids[1]: ("b", "p", [1])}
+    assert queue.put_all([]) == []

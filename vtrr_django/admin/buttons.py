@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from vtrr_django.admin.facts import counted
 from vtrr_django.admin.links import Button
-from vtrr_django.admin.markup import spoken
+from vtrr_django.admin.markup import counted, spoken
 from vtrr_django.admin.permissions import PURGE, REQUEUE, STEER
 from vtrr_django.admin.visit import Visit
 from vtrr_django.domain.job import PartitionStats, QueueStats

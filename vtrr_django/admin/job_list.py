@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from vtrr_django.admin.facts import TROUBLE
 from vtrr_django.admin.links import partition_query, with_query
 from vtrr_django.admin.markup import key_name, name, number, relative, since
 from vtrr_django.admin.permissions import PURGE
@@ -15,6 +14,7 @@ from vtrr_django.admin.visit import Visit
 from vtrr_django.domain.job import JobInfo, JobPage
 from vtrr_django.domain.states import State
 from vtrr_django.exceptions import ValidationError
+from vtrr_django.overview import TROUBLE
 
 PER_PAGE: Final = 50
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from vtrr_django.admin.facts import TROUBLE
 from vtrr_django.admin.history_job import key_of
 from vtrr_django.admin.links import Button, unquoted
 from vtrr_django.admin.markup import aware, cut, duration, key_name, name, number, when
@@ -20,6 +19,7 @@ from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Store
 from vtrr_django.exceptions import ValidationError
 from vtrr_django.models import CompletedJob, FailedJob
+from vtrr_django.overview import TROUBLE
 from vtrr_django.redact import arguments_for_people
 
 CHILDREN: Final = 20

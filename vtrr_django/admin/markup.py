@@ -10,6 +10,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from vtrr_django.domain import durations
+from vtrr_django.overview import COUNTED
 
 LONGEST_NAME: Final = 48
 
@@ -26,6 +27,13 @@ def number(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def counted(value: int | None) -> str:
+    """Return a number of ``overview.history_counts``, or a dash for None."""
+    if value is None or value <= COUNTED:
+        return number(value)
+    return f"{COUNTED:,}+"
 
 
 def count(value: int, what: str, plural: str = "") -> str:

@@ -7,7 +7,6 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 
 from vtrr_django.admin.buttons import partition_buttons
-from vtrr_django.admin.facts import TROUBLE
 from vtrr_django.admin.markup import LONGEST_NAME, NOTHING, duration, key_name, number, spoken
 from vtrr_django.admin.permissions import STEER
 from vtrr_django.admin.queue_pages import Fact
@@ -18,6 +17,7 @@ from vtrr_django.domain.values import check_partition_key
 from vtrr_django.exceptions import ValidationError
 from vtrr_django.figures.reading import Tenant
 from vtrr_django.intake import declared_shares
+from vtrr_django.overview import TROUBLE
 
 
 def partition(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:

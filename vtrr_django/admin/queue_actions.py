@@ -16,13 +16,13 @@ from django.http import (
     HttpResponseRedirect,
 )
 
-from vtrr_django.admin.facts import TROUBLE, counted, history_counts
 from vtrr_django.admin.links import back
-from vtrr_django.admin.markup import count, key_name, number, spoken
+from vtrr_django.admin.markup import count, counted, key_name, number, spoken
 from vtrr_django.admin.permissions import PURGE, REQUEUE, STEER, VIEW_QUEUES
 from vtrr_django.admin.visit import Visit
 from vtrr_django.engines.sql.store import Store
 from vtrr_django.exceptions import ValidationError
+from vtrr_django.overview import TROUBLE, history_counts
 from vtrr_django.queue import Queue
 
 REQUEUE_SECONDS: Final = 5.0

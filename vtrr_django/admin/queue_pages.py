@@ -12,15 +12,7 @@ from django.utils.safestring import SafeString
 
 from vtrr_django.admin import charts
 from vtrr_django.admin.buttons import queue_buttons
-from vtrr_django.admin.facts import (
-    TROUBLE,
-    Overview,
-    Still,
-    counted,
-    history_counts,
-    overviews,
-)
-from vtrr_django.admin.markup import NOTHING, duration, name, number, relative
+from vtrr_django.admin.markup import NOTHING, counted, duration, name, number, relative
 from vtrr_django.admin.partition_table import PartitionTable
 from vtrr_django.admin.tenants import MOST, rows_of
 from vtrr_django.admin.visit import Visit
@@ -29,6 +21,7 @@ from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
 from vtrr_django.exceptions import ConfigurationError, ValidationError
 from vtrr_django.figures.reading import ALIVE, Minute, Reader, SeenWorker, Tenant
 from vtrr_django.health import check_health
+from vtrr_django.overview import TROUBLE, Overview, Still, history_counts, overviews
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues
 

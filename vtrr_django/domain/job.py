@@ -42,6 +42,7 @@ class NewJob(NamedTuple):
         msg_id: idempotency key, unique per queue, or None.
         parent_id: id of the job that made this one, or None.
         given_id: whether the caller chose ``id`` (then an existing job is looked for).
+        delivery_count: attempts it has used already, elsewhere: a job that is taken over.
     """
 
     id: str
@@ -55,6 +56,7 @@ class NewJob(NamedTuple):
     msg_id: str | None = None
     parent_id: str | None = None
     given_id: bool = False
+    delivery_count: int = 0
 
 
 def check_same_job(job: NewJob, partition_key: str, task_name: str, payload: str) -> None:

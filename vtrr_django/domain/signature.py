@@ -21,8 +21,11 @@ NONCE: Final = "x-nonce"
 WINDOW: Final = 300
 """Seconds by which the clocks of both sides may differ."""
 
+NONCE_LENGTH: Final = 64
+"""Characters of the longest nonce."""
+
 _TIMESTAMP = re.compile(rb"[0-9]{1,12}")
-_NONCE = re.compile(rb"[A-Za-z0-9_-]{16,64}")
+_NONCE = re.compile(rb"[A-Za-z0-9_-]{16,%d}" % NONCE_LENGTH)
 
 
 def canonical(

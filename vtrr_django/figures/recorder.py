@@ -180,6 +180,31 @@ class Recorder:
         with self._lock:
             self._held[job.token] = job.partition_key, worker_id, now, now + lease_seconds, 0.0
 
+    def heard_of(
+        self, token: str, partition_key: str, worker_id: str, *, age: float, lease_seconds: float
+    ) -> None:
+        """Know of a lease that another process gave out, unless it was this one.
+
+        Args:
+            token: of the lease.
+            partition_key: of its job.
+            worker_id: who holds it; "": unknown.
+            age: seconds since it began.
+            lease_seconds: for how long it may last from now on.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if token not in self._held:
+                if len(self._held) >= _MOST_HELD:
+                    self._make_room()
+                held = partition_key, worker_id, now - age, now + lease_seconds, 0.0
+                self._held[token] = held
+
+    def seen(self, worker_id: str) -> None:
+        """Note that a worker is alive, though it may have been given nothing."""
+        with self._lock:
+            self._counted.got(worker_id, 0)
+
     def _make_room(self) -> None:
         """Forget the leases known longest, many at once: nobody has ended them here."""
         for token in list(islice(self._held, _MOST_HELD // 4)):

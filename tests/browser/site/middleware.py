@@ -9,6 +9,8 @@ from django.http import HttpRequest, HttpResponse
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
+REPORTS = "report-uri /csp-report"
+
 POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -20,7 +22,7 @@ POLICY = "; ".join(
         "form-action 'self'",
         "frame-ancestors 'none'",
         "base-uri 'none'",
-        "report-uri /csp-report",
+        REPORTS,
     ]
 )
 
@@ -36,12 +38,16 @@ def fresh_content_types(get_response: GetResponse) -> GetResponse:
 
 
 def strict_policy(get_response: GetResponse) -> GetResponse:
-    """Allow the browser what comes from this site in files of its own, and nothing else."""
+    """Allow the browser what comes from this site in files of its own, and nothing else.
+
+    A page with a policy of its own keeps it; here the browser also reports what goes against it.
+    """
     answer = fresh_content_types(get_response)
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = answer(request)
-        response["Content-Security-Policy"] = POLICY
+        own = response.get("Content-Security-Policy")
+        response["Content-Security-Policy"] = f"{own}; {REPORTS}" if own else POLICY
         return response
 
     return middleware

@@ -1,7 +1,7 @@
-"""The site: the admin, and what the tests ask of it."""
+"""The site: the admin, the HTTP API with its dashboard, and what the tests ask of it."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
 from tests.browser.site import told
 
@@ -12,4 +12,5 @@ urlpatterns = [
     path("probe", told.probe),
     path("probe.js", told.dialog),
     path("told", told.told),
+    path("vtrr/", include("vtrr_django.api.urls")),
 ]

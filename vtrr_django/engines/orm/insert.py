@@ -18,7 +18,7 @@ from vtrr_django.engines.sql.tables import COMPLETED, FAILED, JOB, READY, SCHEDU
 
 _COLUMNS = (
     "id, queue, partition_key, task_name, payload, weight, precedence, msg_id, parent_id, "
-    "state, scheduled_at, created_at, delivery_count, timeouts, charged"
+    "delivery_count, state, scheduled_at, created_at, timeouts, charged"
 )
 
 _MOST_ROWS = 500
@@ -84,7 +84,7 @@ class Inserter:
         return stored
 
     def _rows_at(self, jobs: Sequence[NewJob], now: int) -> list[tuple[Any, ...]]:
-        return [(*self._values(job), _due(job, now), now, 0, 0, 0.0) for job in jobs]
+        return [(*self._values(job), _due(job, now), now, 0, 0.0) for job in jobs]
 
     def _rows_now(self, cursor: Cursor, jobs: Sequence[NewJob]) -> tuple[str, list[Any]]:
         clock, clock_params = cursor.dialect.clock, cursor.dialect.clock_params()
@@ -96,7 +96,7 @@ class Inserter:
                 due, due_params = "%s", [to_microseconds(job.due_at)]
             elif job.delay:
                 due, due_params = f"{clock} + %s", [*clock_params, round(job.delay * 1_000_000)]
-            values.append(f"(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {due}, {clock}, 0, 0, 0.0)")
+            values.append(f"(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {due}, {clock}, 0, 0.0)")
             params += [*self._values(job), *due_params, *clock_params]
         return ", ".join(values), params
 
@@ -104,7 +104,7 @@ class Inserter:
         """Return the values of the columns up to ``state``."""
         return (
             *(job.id, self.name, job.partition_key, job.task_name, job.payload, job.weight),
-            *(-job.priority, job.msg_id, job.parent_id, _state(job)),
+            *(-job.priority, job.msg_id, job.parent_id, job.delivery_count, _state(job)),
         )
 
     def insert_again(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> None:

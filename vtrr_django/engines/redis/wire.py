@@ -38,7 +38,7 @@ _NORMAL = 100  # the first two digits of the places of priority 0
 _FIELD, _ITEM = "\x1f", "\x1e"
 """ASCII's unit and record separators; no field contains a control character."""
 
-_NOTHING = (None, None, None)
+_NOTHING = (None, None, None, 0)
 _PRIORITY_DIGITS = 2
 _is_uuid = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){4}[0-9a-f]{8}").fullmatch
 _EPOCH = 1_577_836_800_000_000  # as in clock.lua
@@ -93,13 +93,14 @@ def encode_job(job: NewJob) -> str:
     elif job.delay:
         due = f"+{round(job.delay * 1_000_000)}"
     names = _FIELD * 2
-    if job.given_id or job.msg_id is not None or job.parent_id is not None:
+    if not _is_nameless(job):
         given = "1" if job.given_id else "0"
         names = _FIELD.join([given, job.parent_id or "", job.msg_id or ""])
     task = task_json(job.task_name, job.payload)
+    deliveries = job.delivery_count or ""
     return (
         f"{job.id}\x1f{job.partition_key}\x1f{job.weight}\x1f{job.priority}\x1f{due}\x1f{task}"
-        f"\x1f{names}\x1f\x1e"
+        f"\x1f{names}\x1f{deliveries}\x1e"
     )
 
 
@@ -149,13 +150,14 @@ def _smaller(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
 
 
 def is_plain(job: NewJob) -> bool:
-    """Return whether a job is ready at once and has no name or parent of its caller's."""
+    """Return whether a job is ready at once and there are no details about it."""
+    return not job.delay and job.due_at is None and _is_nameless(job)
+
+
+def _is_nameless(job: NewJob) -> bool:
+    """Return whether a job has no name or parent of its caller's, and used no attempt."""
     return (
-        not job.delay
-        and job.due_at is None
-        and not job.given_id
-        and job.msg_id is None
-        and job.parent_id is None
+        not job.given_id and job.msg_id is None and job.parent_id is None and not job.delivery_count
     )
 
 
@@ -172,7 +174,7 @@ def is_row(jobs: Sequence[NewJob]) -> bool:
             or job.given_id
             or job.partition_key != key
             or job.task_name != name
-            or (job.due_at, job.msg_id, job.parent_id) != _NOTHING
+            or (job.due_at, job.msg_id, job.parent_id, job.delivery_count) != _NOTHING
             or not _is_uuid(job.id)
         ):
             return False

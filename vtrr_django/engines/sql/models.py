@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 
 from vtrr_django.domain import job as limits
+from vtrr_django.domain.signature import NONCE_LENGTH
 from vtrr_django.domain.states import State
 from vtrr_django.engines.sql.fields import ExactTextField, InstantField, KeyField
 
@@ -286,3 +287,32 @@ class WorkerSighting(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.worker_id}"
+
+
+class Nonce(models.Model):
+    """What a signed request to the HTTP API used up, so that it works once."""
+
+    nonce = KeyField(max_length=NONCE_LENGTH, primary_key=True)
+    seen_at = InstantField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["seen_at"], name="vtrr_nonce_seen_at")]
+
+    def __str__(self) -> str:
+        return str(self.nonce)
+
+
+class ImportedJob(models.Model):
+    """A job that was taken over from a liteworks file: once, whatever became of it since."""
+
+    queue = KeyField(max_length=limits.MAX_QUEUE_NAME_LENGTH)
+    job_id = KeyField(max_length=limits.MAX_ID_LENGTH)
+    imported_at = InstantField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["queue", "job_id"], name="vtrr_imported_id"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.job_id}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -15,7 +13,6 @@ from django.db import connections
 from django.utils import autoreload
 from django.utils.module_loading import autodiscover_modules
 
-from vtrr_django import logs
 from vtrr_django.conf import get_config
 from vtrr_django.connections import DjangoHooks, pool_size
 from vtrr_django.exceptions import UnknownQueueError
@@ -26,17 +23,16 @@ from vtrr_django.management.commands._base import (
     count,
     refuse_without_tables,
 )
+from vtrr_django.management.commands._logging import log_to_stderr
 from vtrr_django.queue import Queue
 from vtrr_django.registry import known_queues
 from vtrr_django.worker import Worker, WorkerSummary, replace_process
 
-PACKAGE = "vtrr_django"
-LEVELS = {0: logging.WARNING, 1: logging.INFO}
 LONGEST_POLL = 2.0
 RELOAD_SECONDS = 5.0
 """How long a process that is reloaded waits until its leases are released."""
 
-logger = logging.getLogger(f"{PACKAGE}.commands")
+logger = logging.getLogger("vtrr_django.commands")
 
 
 class Command(QueueCommand):
@@ -93,7 +89,7 @@ class Command(QueueCommand):
             raise CommandError("--reload never ends: expected it without --burst and --max-jobs")
         queues = _queues(options["queue"])
         worker = _worker(queues, options)
-        with _log_to_stderr(options["verbosity"]):
+        with log_to_stderr(options["verbosity"]):
             if options["reload"]:
                 self._work_and_reload(queues, worker, options)
                 return
@@ -212,24 +208,3 @@ def _sentence(summary: WorkerSummary) -> str:
     if summary.released:
         told += f" Gave back {count(summary.released, 'lease')}."
     return told
-
-
-@contextlib.contextmanager
-def _log_to_stderr(verbosity: int) -> Iterator[None]:
-    """Show what the package logs, where the project has configured nothing for it."""
-    package = logging.getLogger(PACKAGE)
-    if package.hasHandlers():
-        yield
-        return
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    level = package.level
-    package.addHandler(handler)
-    if level == logging.NOTSET:
-        package.setLevel(LEVELS.get(verbosity, logging.DEBUG))
-        logs.connect()
-    try:
-        yield
-    finally:
-        package.removeHandler(handler)
-        package.setLevel(level)

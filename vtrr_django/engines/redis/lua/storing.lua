@@ -6,11 +6,12 @@
 --
 -- jobs     fields ended by \31, jobs by \30: id, partition key, weight, priority, due (microseconds,
 --          "+" microseconds from now, or "" for at once), JSON task, then for jobs with names of
---          the caller's or a parent: given (0|1), parent_id, msg_id; for others three times ""
+--          the caller's, a parent or used attempts: given (0|1), parent_id, msg_id; for others
+--          three times ""; before \30 the attempts used, if any
 -- shares   partition key \31 share \30, as SHARES declares them
 
 local FIELD = '([^\31\30]*)\31'
-local JOB = string.rep(FIELD, 9) .. '\30'
+local JOB = string.rep(FIELD, 9) .. '(%d*)\30'
 local LEAST = 16 -- fewest jobs that are worth a block of the backlog
 
 -- Read a list of ids, each ended by \30, as a set.
@@ -78,9 +79,10 @@ local function add(list, field, value)
   list[#list + 1] = value
 end
 
-local function store_names(id, given, parent, msg_id)
+local function store_details(id, given, parent, msg_id, deliveries)
   flush(0) -- the task first: with it Redis says whether there is memory
-  records().write_details(id, { deliveries = 0, given = given, parent = parent, msg_id = msg_id })
+  records().write_details(id, { deliveries = tonumber(deliveries) or 0, given = given,
+    parent = parent, msg_id = msg_id })
   if msg_id ~= '' then call('HSET', key.msg_id, msg_id, id) end
   call('ZREM', key.finished, 'i' .. id, 'm' .. msg_id)
 end
@@ -105,7 +107,8 @@ end
 -- Store `jobs` but those at the positions in `skip`.
 local function store(jobs, shares, skip)
   local lines, index = {}, -1
-  for id, name, weight, priority, due, task, given, parent, msg_id in string.gmatch(jobs, JOB) do
+  for id, name, weight, priority, due, task, given, parent, msg_id, deliveries in
+    string.gmatch(jobs, JOB) do
     index = index + 1
     -- The caller's own ids have been looked up; others are there if a client repeats its commands.
     if not skip[index] and (given == '1' or call('HEXISTS', key.meta, id) == 0) then
@@ -123,7 +126,7 @@ local function store(jobs, shares, skip)
         add(batch.scheduled, text((after and now + tonumber(after) or tonumber(due)) / 1e6), id)
         part.scheduled = part.scheduled + 1
       end
-      if given ~= '' then store_names(id, given, parent, msg_id) end
+      if given ~= '' then store_details(id, given, parent, msg_id, deliveries) end
       flush(2000)
     end
   end

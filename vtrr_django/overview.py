@@ -1,6 +1,6 @@
-"""What the pages ask of the database: history and figures, in few queries.
+"""All queues at a glance, in few queries, however many there are.
 
-Live jobs are asked of their queue, never of a table.
+Live jobs are asked of their queue, history and figures of the database.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from django.db.models import Count, Max, Q
 
-from vtrr_django.admin import markup
 from vtrr_django.domain.job import QueueStats
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Store
@@ -28,11 +27,11 @@ COUNTED: Final = 100_000
 """Rows of the history that are counted; "100,000+" tells as much as the number would."""
 
 TROUBLE: Final = (StoreUnavailable, ConfigurationError)
-"""What keeps one queue from being shown; the rest of the page goes on without it."""
+"""What keeps one queue from being shown; the others are, all the same."""
 
 
 class Still(Store):
-    """A database whose clock is read once: a page asks several things about one moment."""
+    """A database whose clock is read once: who asks several things means one moment."""
 
     _read: int | None = None
 
@@ -70,7 +69,10 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
-    """One queue on the page of all queues; None is what could not be found out."""
+    """One queue among others; None is what could not be found out.
+
+    ``trouble`` says why; it is empty where there is none.
+    """
 
     queue: Queue
     stats: QueueStats | None
@@ -134,13 +136,6 @@ def history_counts(store: Store, names: Sequence[str]) -> dict[str, tuple[int, i
     [found] = store.read(f"SELECT {', '.join(counts)}", [n for name in names for n in (name, name)])
     pairs = zip(*[iter(found)] * 2, strict=True)
     return {name: (int(one), int(two)) for name, (one, two) in zip(names, pairs, strict=True)}
-
-
-def counted(number: int | None) -> str:
-    """Return a number of :func:`history_counts`, or a dash for None."""
-    if number is None or number <= COUNTED:
-        return markup.number(number)
-    return f"{COUNTED:,}+"
 
 
 def _samples(store: Store, names: Sequence[str], since: datetime) -> list[Any]:

@@ -1,0 +1,220 @@
+"""Who asks: a signature, the secret itself, staff of the project, or somebody on this machine.
+
+What is wrong with a request that is refused is not said, and hardly shows in how long it takes:
+the same things are computed for each, whatever its headers hold or lack.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.http import HttpRequest
+from django.middleware.csrf import CsrfViewMiddleware
+
+from vtrr_django.api import nonces
+from vtrr_django.api.answers import Refused
+from vtrr_django.conf import get_settings
+from vtrr_django.domain import signature
+
+USER_NAME: Final = "vtrr"
+"""Of Basic authentication, whose password is the secret."""
+
+LOOPBACK: Final = "loopback"
+
+_KEY = secrets.token_hex(32)
+_LOCAL_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+_FORWARDED = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        name: of a member of staff, or "vtrr" for who has the secret, or "loopback".
+        user: the member of staff; None: whoever it is may do everything.
+    """
+
+    name: str
+    user: Any = None
+
+
+class Unauthorized(Refused):
+    """Nobody we know. It is always the same answer."""
+
+    def __init__(self) -> None:
+        # A scheme that no browser knows: it does not ask its user, nor keep a secret. And Vary
+        # would otherwise be there only if it was looked for a session.
+        super().__init__(
+            401, "unauthorized", headers={"WWW-Authenticate": "VTRR", "Vary": "Cookie"}
+        )
+
+
+def authenticate(request: HttpRequest, body: bytes) -> Caller:
+    """Return who asks.
+
+    Raises:
+        Unauthorized: nobody we know.
+        StoreUnavailable: a signature is good, but whether it comes for the first time could
+            not be found out.
+    """
+    accepted = _accepted()
+    if accepted:
+        # Both, always: it takes the same time whatever headers there are.
+        signed = _is_signed(request, body, accepted)
+        known = _knows_secret(request, accepted)
+        if _header(request, signature.SIGNATURE) is not None:
+            caller = Caller(name=USER_NAME) if signed and _is_first(request) else None
+        else:
+            caller = Caller(name=USER_NAME) if known else _staff(request)
+    else:
+        caller = Caller(name=LOOPBACK) if _is_local(request) else _staff(request)
+    if caller is None:
+        raise Unauthorized
+    return caller
+
+
+def authorize(caller: Caller, request: HttpRequest, *, read: bool, permission: str) -> None:
+    """Let staff do what they may, if it is they who want it.
+
+    Raises:
+        Refused: they lack the permission, or a write comes without CSRF token (403).
+    """
+    if caller.user is None:
+        return
+    if not read:
+        check = _Csrf(_no_response)
+        check.process_request(request)
+        reason = check.process_view(request, _no_response, (), {})
+        if reason is not None:
+            raise Refused(403, f"CSRF: {reason} Send the cookie's token as X-CSRFToken")
+    if not caller.user.has_perm(permission):
+        raise Refused(403, f"expected a user with the permission {permission}")
+
+
+# -- the secret --------------------------------------------------------------------
+
+
+def _accepted() -> tuple[str, ...]:
+    secret = get_settings().secret
+    return (secret,) if isinstance(secret, str) else secret or ()
+
+
+def _header(request: HttpRequest, name: str) -> bytes | None:
+    """Return a header as it was sent: WSGI has bytes as Latin-1."""
+    value = request.META.get("HTTP_" + name.upper().replace("-", "_"))
+    return None if value is None else str(value).encode("latin-1", "replace")
+
+
+def _is_signed(request: HttpRequest, body: bytes, accepted: Sequence[str]) -> bool:
+    """Return whether the signature is of this request; not yet whether it is fresh."""
+    given = _header(request, signature.SIGNATURE) or b""
+    timestamp = _header(request, signature.TIMESTAMP) or b""
+    nonce = _header(request, signature.NONCE) or b""
+    message = signature.canonical(
+        request.method or "",
+        request.path,
+        _query(request),
+        timestamp=timestamp.decode("latin-1"),
+        nonce=nonce.decode("latin-1"),
+        body=body,
+    )
+    return signature.verify(given, accepted, message)
+
+
+def _query(request: HttpRequest) -> str:
+    query = str(request.META.get("QUERY_STRING", ""))
+    try:
+        return query.encode("latin-1").decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # ASGI decodes it
+        return query
+
+
+def _is_first(request: HttpRequest) -> bool:
+    """Return whether a request whose signature is good is fresh and comes for the first time."""
+    timestamp = _header(request, signature.TIMESTAMP) or b""
+    nonce = _header(request, signature.NONCE) or b""
+    if not signature.is_fresh(timestamp, time.time()) or not signature.is_nonce(nonce):
+        return False
+    return nonces.use(nonce.decode("ascii"))
+
+
+def _knows_secret(request: HttpRequest, accepted: Sequence[str]) -> bool:
+    """Return whether Basic authentication gives our user name and a secret."""
+    user, password = _basic(_header(request, "authorization") or b"")
+    good = False
+    for secret in accepted:
+        good |= _same(password, secret.encode())
+    return _same(user, USER_NAME.encode()) & good
+
+
+def _basic(header: bytes) -> tuple[bytes, bytes]:
+    scheme, _, credentials = header.partition(b" ")
+    if scheme.lower() != b"basic":
+        return b"", b""
+    try:
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).partition(b":")
+    except binascii.Error:
+        return b"", b""
+    return user, password
+
+
+def _same(given: bytes, expected: bytes) -> bool:
+    # Of digests: comparing the values themselves would tell how long the secret is.
+    return signature.verify(signature.sign(_KEY, given).encode(), (_KEY,), expected)
+
+
+# -- without it --------------------------------------------------------------------
+
+
+def _is_local(request: HttpRequest) -> bool:
+    """Return whether a request was made on this machine, as far as that can be told.
+
+    Its ``Host`` must be local too, or a page anywhere could have its name resolve to this
+    machine. What a proxy passes on comes from this machine as well: it gives itself away by a
+    header, or (nginx, whose default sends none) by HTTP/1.0.
+    """
+    meta = request.META
+    if any(name.startswith(_FORWARDED) for name in meta):
+        return False
+    if meta.get("SERVER_PROTOCOL") == "HTTP/1.0":
+        return False
+    return _is_loopback(str(meta.get("REMOTE_ADDR", ""))) and bool(
+        _LOCAL_HOST.fullmatch(str(meta.get("HTTP_HOST", "")))
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)
+
+
+def _staff(request: HttpRequest) -> Caller | None:
+    """Return the signed-in member of staff, if the project has sessions and it is one."""
+    user: Any = getattr(request, "user", None)
+    if user is None or not (user.is_active and user.is_staff):
+        return None
+    return Caller(name=user.get_username(), user=user)
+
+
+class _Csrf(CsrfViewMiddleware):
+    """Django's check, which says why instead of answering."""
+
+    def _reject(self, request: HttpRequest, reason: str) -> Any:
+        return reason
+
+
+def _no_response(request: HttpRequest) -> Any:
+    raise AssertionError("a check of a request asks for no response")

@@ -1,0 +1,82 @@
+"""The verbs that end a lease: of a queue of this process, or of one behind HTTP."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+from vtrr_django.domain.job import Outcome, OutcomeKind
+from vtrr_django.domain.values import check_delay
+from vtrr_django.worker.describe import MAX_REASON, describe_exception, storable
+
+
+class Leased(Protocol):
+    """Anything that names a lease: its job and its token."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def token(self) -> str: ...
+
+
+class Ending(ABC):
+    """One verb for each way in which a lease may end."""
+
+    @abstractmethod
+    def finish(self, outcomes: Sequence[Outcome]) -> list[bool]:
+        """End leases, each in its way; False: that lease was not ours any more."""
+
+    def ack(self, job: Leased, *, runtime: float | None = None) -> bool:
+        """End a lease: the job is completed. False: the lease was not ours any more.
+
+        ``runtime`` is how many seconds the job ran; by default since it was leased.
+        """
+        return self.finish([_outcome(OutcomeKind.ACK, job, runtime=runtime)])[0]
+
+    def fail(
+        self, job: Leased, reason: str | BaseException, *, runtime: float | None = None
+    ) -> bool:
+        """End a lease: the job is a dead letter. False: the lease was not ours any more.
+
+        ``reason`` is text for people, or the exception, whose traceback is kept too.
+        """
+        return self.finish([_outcome(OutcomeKind.FAIL, job, reason=reason, runtime=runtime)])[0]
+
+    def retry(
+        self,
+        job: Leased,
+        delay: float = 0.0,
+        *,
+        reason: str | BaseException = "",
+        runtime: float | None = None,
+    ) -> bool:
+        """End a lease: the job runs again in ``delay`` seconds, one attempt used."""
+        outcome = _outcome(OutcomeKind.RETRY, job, delay=delay, reason=reason, runtime=runtime)
+        return self.finish([outcome])[0]
+
+    def snooze(self, job: Leased, delay: float = 0.0, *, runtime: float | None = None) -> bool:
+        """End a lease: the job runs again in ``delay`` seconds, no attempt used."""
+        return self.finish([_outcome(OutcomeKind.SNOOZE, job, delay=delay, runtime=runtime)])[0]
+
+    def release(self, job: Leased) -> bool:
+        """End a lease: the job is ready again at its old place, no attempt used."""
+        return self.finish([_outcome(OutcomeKind.RELEASE, job)])[0]
+
+
+def _outcome(
+    kind: OutcomeKind,
+    job: Leased,
+    *,
+    delay: float = 0.0,
+    reason: str | BaseException = "",
+    runtime: float | None = None,
+) -> Outcome:
+    check_delay(delay, "delay")
+    if runtime is not None:
+        check_delay(runtime, "runtime")
+    if isinstance(reason, BaseException):
+        told = describe_exception(reason)
+    else:
+        told = {"reason": storable(str(reason), MAX_REASON)}
+    return Outcome(kind=kind, job_id=job.id, token=job.token, delay=delay, runtime=runtime, **told)

@@ -1,0 +1,68 @@
+"""From validated jobs to the store: at once, or after the commit of the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+
+from vtrr_django import events
+from vtrr_django.dispatching import call_for
+from vtrr_django.domain.job import NewJob
+from vtrr_django.engines.base import Engine
+from vtrr_django.intake import Waiting, declared_shares
+
+if TYPE_CHECKING:
+    from vtrr_django.queue import Queue
+
+
+def store(queue: Queue, jobs: Sequence[NewJob], on_commit: bool | None) -> list[str]:
+    """Store jobs, all or none, and have them run; return their ids, or whose place they take.
+
+    Args:
+        queue: theirs.
+        jobs: validated.
+        on_commit: whether a store outside the database waits for the open transaction; None:
+            as ``ENQUEUE_ON_COMMIT`` says.
+
+    Raises:
+        DuplicateJobError: an id belongs to a different job; none was stored.
+        StoreUnavailable: the store did not answer.
+    """
+    config, engine = queue.config, queue.engine
+    _ = queue.dispatcher  # what it may lack is said before the first write
+    shares = declared_shares(config.shares, {job.partition_key for job in jobs})
+    if _must_wait(engine, config.enqueue_on_commit if on_commit is None else on_commit):
+        return _store_later(queue, engine, jobs, shares)
+    return _store_now(queue, engine, jobs, shares)
+
+
+def _must_wait(engine: Engine, on_commit: bool) -> bool:
+    alias = engine.transaction_alias
+    joins = alias is not None and connections[alias].in_atomic_block
+    return on_commit and not joins and connections[DEFAULT_DB_ALIAS].in_atomic_block
+
+
+def _store_later(
+    queue: Queue, engine: Engine, jobs: Sequence[NewJob], shares: Mapping[str, float]
+) -> list[str]:
+    """Store after the commit of the default database's transaction; return the ids now."""
+    ids = [known or job.id for job, known in zip(jobs, engine.known(jobs), strict=True)]
+    waiting = Waiting.of(queue.name)
+    ids = [waiting.match(job) or job_id for job, job_id in zip(jobs, ids, strict=True)]
+    # Not robust: should the store refuse, the caller has to hear of it.
+    transaction.on_commit(
+        Waiting(queue.name, jobs, lambda: _store_now(queue, engine, jobs, shares))
+    )
+    return ids
+
+
+def _store_now(
+    queue: Queue, engine: Engine, jobs: Sequence[NewJob], shares: Mapping[str, float]
+) -> list[str]:
+    ids = engine.enqueue(jobs, shares)
+    events.enqueued(queue, jobs, ids, engine.transaction_alias)
+    if (dispatcher := queue.dispatcher) is not None:
+        call_for(dispatcher, jobs, engine.transaction_alias)
+    return ids
