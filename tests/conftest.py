@@ -72,12 +72,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator[None]:
+def _names_before() -> dict[str, str]:
+    """The databases that settings name, before those of this run stand in for them."""
+    return {alias: str(connections[alias].settings_dict["NAME"]) for alias in connections}
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    request: pytest.FixtureRequest, _names_before: dict[str, str], django_db_setup: None
+) -> Iterator[None]:
     """Let the processes that tests start work in the databases of this run."""
     names = {alias: str(connections[alias].settings_dict["NAME"]) for alias in connections}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VTRR_TEST_DATABASES", json.dumps(names))
-        request.config.stash[DATABASES] = list(names)
+        # Not one that no test needs, and that is still the one that settings name.
+        made = [alias for alias, name in names.items() if name != _names_before[alias]]
+        request.config.stash[DATABASES] = made
         yield
         request.config.stash[DATABASES] = []
 
