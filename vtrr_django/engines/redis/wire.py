@@ -285,7 +285,8 @@ def decode_leased(
         except UNREADABLE as error:
             reason = (
                 'expected the payload in Redis to be JSON {"task_name": …, "args": …, "kwargs": …}'
-                f", got {text(values[1])[:200]!r} ({type(error).__name__}); it cannot be run"
+                f", got something else ({type(error).__name__}); it cannot be run. See the payload "
+                "of the dead letter"
             )
             fail = OutcomeKind.FAIL
             spoilt.append(Outcome(kind=fail, job_id=job_id, token=token, reason=reason))
