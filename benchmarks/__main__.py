@@ -10,6 +10,10 @@ started for this run, with a history in SQLite, and its measurements have names 
 - ``redis-blocking``: the longest command of the slow log
 - ``celery``: no-op jobs through a prefork worker of 2, beside plain Celery's
 
+``pages`` opens every page of the admin over 1,000,000 completed and 50,000 failed jobs and
+10,000 partitions, gets ``/metrics``, and requeues all that failed: it needs 3 GB of disk, and
+``--scale`` makes it smaller.
+
 Every ratio is the median of pairs of runs that take turns. No ratio fails the run: the
 status is 0 whenever everything could be measured, and the summary says what fell short;
 a profile then shows where the time goes.
@@ -35,6 +39,7 @@ from benchmarks import (
     enqueueing,
     in_redis,
     leasing,
+    pages,
     peers,
     with_celery,
     working,
@@ -50,6 +55,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "backlog": leasing.measure_backlog,
     "work": working.measure,
     "fairness": working.measure_fairness,
+    "pages": pages.measure,
     "redis-lease": in_redis.measure_lease,
     "redis-enqueue": in_redis.measure_enqueue,
     "redis-memory": in_redis.measure_memory,
@@ -101,7 +107,7 @@ def main() -> int:
                     continue
                 print(f"{kind}: {name} ...", flush=True)
                 try:
-                    with _bench(kind, made, options.quick, peer) as bench:
+                    with _bench(kind, made, options, peer) as bench:
                         figures += MEASUREMENTS[name](bench)
                 except AgentFailed as error:  # the figures of the others are worth printing
                     failed.append(f"{kind}: {name}: {error}")
@@ -113,11 +119,21 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def _bench(kind: str, made: databases.Databases, quick: bool, peer: Path | None) -> Iterator[Bench]:
+def _bench(
+    kind: str, made: databases.Databases, options: argparse.Namespace, peer: Path | None
+) -> Iterator[Bench]:
     """Give one measurement what it needs: in Redis, a server that is as good as new."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(databases.redis_server()) if kind == "redis" else None
-        yield Bench(kind=kind, databases=made, quick=quick, peer=peer, redis=url)
+        yield Bench(
+            kind=kind,
+            databases=made,
+            quick=options.quick,
+            peer=peer,
+            redis=url,
+            scale=options.scale,
+            page=options.page,
+        )
 
 
 def _parse() -> argparse.Namespace:
@@ -139,7 +155,15 @@ def _parse() -> argparse.Namespace:
         default=list(databases.KINDS),
         help="some of sqlite,postgres,mariadb,redis; all that answer by default",
     )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        help="over how much of the 1,000,000 jobs the pages are opened; 1, or 0.01 if --quick",
+    )
+    parser.add_argument("--page", default="", help="open only pages with this in their names")
     options = parser.parse_args()
+    if options.scale is None:
+        options.scale = 0.01 if options.quick else 1.0
     known = [*MEASUREMENTS, "profile"]
     for given, allowed in ((options.names, known), (options.database, databases.KINDS)):
         wrong = [one for one in given if one not in allowed]
@@ -190,7 +214,7 @@ def _profile(
     if "profile" in options.names:
         wanted |= {(kind, name) for kind in kinds for name in _profiles_of(kind)}
     for kind, name in sorted(wanted):
-        with _bench(kind, made, options.quick, None) as bench:
+        with _bench(kind, made, options, None) as bench:
             print(f"\n{kind}, {name}:\n{_profile_one(bench, name)}", flush=True)
 
 

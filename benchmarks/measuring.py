@@ -88,6 +88,8 @@ class Bench:
         quick: whether a rough answer will do.
         peer: interpreter of the peer's environment; None: it is missing.
         redis: URL of the Redis server of this run; None: it is not measured.
+        scale: how much the admin's pages are measured over, of what is demanded.
+        page: what is in the names of the pages that are measured.
     """
 
     kind: str
@@ -95,6 +97,8 @@ class Bench:
     quick: bool
     peer: Path | None
     redis: str | None = None
+    scale: float = 1.0
+    page: str = ""
 
     def vtrr(self) -> Agent:
         """Return a process of the app on a fresh database."""

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connections
 from hypothesis import settings
+from pytest_django import DjangoDbBlocker
 
 try:
     from celery import _state as celery_state
@@ -40,6 +42,9 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(8, 2 * (os.cpu_count() or 1))
 
 
+DATABASES = pytest.StashKey[list[str]]()
+"""The databases of this run, once there are any."""
+
 LONG = tuple(
     f"tests/{name}"
     for name in ("beat", "browser", "celery", "chaos", "client", "example", "races", "test_readme")
@@ -67,12 +72,36 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> Iterator[None]:
+def _names_before() -> dict[str, str]:
+    """The databases that settings name, before those of this run stand in for them."""
+    return {alias: str(connections[alias].settings_dict["NAME"]) for alias in connections}
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    request: pytest.FixtureRequest, _names_before: dict[str, str], django_db_setup: None
+) -> Iterator[None]:
     """Let the processes that tests start work in the databases of this run."""
     names = {alias: str(connections[alias].settings_dict["NAME"]) for alias in connections}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VTRR_TEST_DATABASES", json.dumps(names))
+        # Not one that no test needs, and that is still the one that settings name.
+        made = [alias for alias, name in names.items() if name != _names_before[alias]]
+        request.config.stash[DATABASES] = made
         yield
+        request.config.stash[DATABASES] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_rows_left(
+    request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """Leave no rows: what other processes have written is undone by no test's rollback."""
+    yield
+    with django_db_blocker.unblock():
+        for alias in request.config.stash.get(DATABASES, []):
+            for model in apps.get_app_config("vtrr_django").get_models():
+                model._default_manager.using(alias).all().delete()
 
 
 @pytest.fixture(autouse=True)

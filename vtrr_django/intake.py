@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -100,8 +101,13 @@ def named_jobs(items: Sequence[Mapping[str, Any]], *, max_bytes: int, path: str)
     return jobs
 
 
-def copy_of(letter: NewJob, fresh_id: str) -> NewJob:
+def copy_of(letter: NewJob, fresh_id: str, once: str | None = None) -> NewJob:
     """Return a new job like a dead letter, whose child it is.
+
+    Args:
+        letter: the dead letter.
+        fresh_id: the id of the new job.
+        once: if given, the id is made of this and the letter's instead.
 
     Raises:
         ValidationError: somebody has spoilt it, so that it cannot be run.
@@ -117,7 +123,9 @@ def copy_of(letter: NewJob, fresh_id: str) -> NewJob:
             f"expected a job that can run, got one whose {error.path} somebody has spoilt; "
             "discard it, and enqueue what was meant anew",
         ) from error
-    return letter._replace(id=fresh_id, parent_id=letter.id, msg_id=None, given_id=False)
+    if once is not None:
+        fresh_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"vtrr_django/{once}/{letter.id}"))
+    return letter._replace(id=fresh_id, parent_id=letter.id, msg_id=None, given_id=once is not None)
 
 
 class Waiting:

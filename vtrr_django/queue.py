@@ -517,19 +517,25 @@ class Queue(Declaring, Ending):
         """Delete dead letters for good; return the ids of those there were."""
         return self.engine.discard(_checked_ids(ids))
 
-    def copy(self, ids: str | Sequence[str]) -> list[str]:
+    def copy(self, ids: str | Sequence[str], *, once: str | None = None) -> list[str]:
         """Enqueue a fresh job like each of these dead letters, which stay; return the new ids.
 
         Each has its letter's task, arguments, partition, weight and priority, its id as
         ``parent_id``, and no ``msg_id``. Ids of which there is no dead letter are passed over.
         As any enqueue, it waits for the transaction it is called in.
 
+        Args:
+            ids: of the dead letters.
+            once: any text; asked again for a letter with the same one, it returns the copy
+                that was made then, as long as that is live or in the history.
+
         Raises:
             ValidationError: a letter's record is spoilt; nothing is enqueued.
+            DuplicateJobError: a letter was changed since it was copied with this ``once``.
         """
         letters = self.engine.dead_letters(_checked_ids(ids))
         copies = [
-            copy_of(letter, fresh_id)
+            copy_of(letter, fresh_id, once)
             for letter, fresh_id in zip(letters, new_job_ids(len(letters)), strict=True)
         ]
         return store(self, copies, None) if copies else []

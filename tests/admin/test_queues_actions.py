@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from tests.admin.conftest import declare
+from tests.admin.html import Page
 from tests.admin.looking import address, look, messages, press
 from tests.admin.test_queues_pages import VIEW, partition
 from tests.contract.jobs import end, put, take
@@ -171,7 +172,46 @@ def test_purging_asks_first_and_names_the_number(queue: Queue, root: Client) -> 
     assert "there is nothing to purge" in look(root, ask).text
 
 
+def test_more_than_one_was_asked_about_is_not_purged(queue: Queue, root: Client) -> None:
+    put(queue.engine, "acme", "globex")
+    ask = address("purge", queue.name)
+    form = look(root, ask).buttons["Purge 2 jobs"]
+    put(queue.engine, "acme")
+
+    again = Page(root.post(ask, form.fields).content.decode())
+    assert "Nothing was purged: more jobs wait than you were asked about." in again.text
+    assert queue.depth().ready == 3
+    assert logged() == []
+    root.post(ask, again.buttons["Purge 3 jobs"].fields)
+    assert queue.depth().ready == 0
+
+
 # -- partitions --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [123456.75, 0.1234567, 1_000_000, 0.000001, 3])
+def test_a_share_is_shown_as_it_was_set(queue: Queue, root: Client, share: float) -> None:
+    put(queue.engine, "acme")
+    queue.set_partition("acme", share=share)
+    path = address("partition", queue.name) + "?key=acme"
+
+    press(root, path, "Set share")
+    assert [one.share for one in queue.partitions("acme")] == [share]
+    assert "1e+06" not in look(root, path).text
+
+
+@pytest.mark.parametrize(
+    "entered", ["1_000", "\u0663", "1,5", "1.5.1", "0x1", "\0", "nan", "9" * 500]
+)
+@pytest.mark.parametrize("verb", ["share", "limit"])
+def test_what_is_no_number_is_refused(queue: Queue, root: Client, verb: str, entered: str) -> None:
+    put(queue.engine, "acme")
+    before = queue.partitions("acme")
+    sent = root.post(address("do", queue.name, verb), {"partition": "acme", verb: entered})
+    assert "Nothing was done: " in messages(look(root, sent.headers["Location"]))
+    after = queue.partitions("acme")
+    assert [(one.share, one.limit) for one in after] == [(one.share, one.limit) for one in before]
+
 
 KEYS = ["acme", "", "a/b?c&d=%", "🚀", '"><img src=x onerror=alert(1)>', "\u202egnp.exe", "x" * 255]
 

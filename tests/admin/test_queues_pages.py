@@ -455,11 +455,11 @@ def test_job_ids_may_be_any_printable_text(queue: Queue, root: Client, job_id: s
 def paths(queue: Queue) -> list[str]:
     """Return the address of every page there is to look at."""
     [*ready] = queue.jobs("ready").jobs
-    ended = [
-        *FailedJob.objects.values_list("id", flat=True),
-        *CompletedJob.objects.values_list("id", flat=True),
-    ]
     name = queue.name
+    ended = [
+        *FailedJob.objects.filter(queue=name).values_list("id", flat=True),
+        *CompletedJob.objects.filter(queue=name).values_list("id", flat=True),
+    ]
     return [
         address("changelist"),
         address("detail", name),

@@ -4,6 +4,7 @@ import datetime as dt
 import enum
 import json
 import sys
+import traceback
 import typing
 from dataclasses import InitVar, dataclass, field, make_dataclass
 from decimal import Decimal
@@ -376,7 +377,9 @@ class Even:
 
 
 def test_what_the_class_itself_refuses_is_refused():
-    assert refusal(decode, Even, {"value": 3}) == "Even: expected an Even, got a dict (odd)"
+    assert refusal(decode, Even, {"value": 3}) == (
+        "Even: expected an Even, got one that it refuses: odd"
+    )
 
 
 # -- versions ---------------------------------------------------------------------------
@@ -456,16 +459,18 @@ WRONG_TO_ENCODE = [
     (dict[str, int], {Size.BIG: 1}, "a dict with string keys, got a dict"),
 ]
 WRONG_TO_DECODE = [
-    (dt.date, "yesterday", "a date, got 'yesterday' ("),
-    (dt.datetime, 5, "a datetime, got 5 (int)"),
-    (dt.timedelta, 1e300, "got 1e+300 (float) ("),
-    (dt.timedelta, float("nan"), "got NaN ("),
-    (Decimal, "x", "a Decimal, got 'x' ("),
-    (UUID, "x", "a UUID, got 'x' (badly formed"),
-    (Colour, "blue", "a Colour, got 'blue' ('blue' is not a valid Colour)"),
-    (tuple[int, int], [1], "a tuple of 2, got a list ("),
-    (set[Any], [[]], "a set, got a list (unhashable type"),
-    (Card, "x", "a Card, got 'x'"),
+    (dt.date, "yesterday", "a date, got another string"),
+    (dt.datetime, 5, "a datetime, got a whole number"),
+    (dt.timedelta, 1e300, "got another number"),
+    (dt.timedelta, float("nan"), "got another number"),
+    (Decimal, "x", "a Decimal, got another string"),
+    (UUID, "x", "a UUID, got another string"),
+    (Colour, "blue", "a Colour, got another string"),
+    (tuple[int, int], [1], "a tuple of 2, got another list"),
+    (set[Any], [[]], "a set, got another list"),
+    (Card, "x", "a Card, got a string"),
+    (str, {}, "a string, got an object"),
+    (str, None, "a string, got null"),
 ]
 IDS = {"ids": lambda value: str(value)[:40]}
 
@@ -478,11 +483,26 @@ def test_a_wrong_value_is_refused_before_it_is_stored(annotation, value, problem
     assert problem in found
 
 
-@pytest.mark.parametrize(("annotation", "value", "problem"), WRONG + WRONG_TO_DECODE, **IDS)
+@pytest.mark.parametrize(("annotation", "value", "problem"), WRONG_TO_DECODE, **IDS)
 def test_a_wrong_value_is_refused_when_it_is_read(annotation, value, problem):
     found = refusal(decode, message("Wrong", annotation), {"value": value})
     assert found.startswith("Wrong.value: expected ")
     assert problem in found
+
+
+@pytest.mark.parametrize(("annotation", "value", "problem"), WRONG, **IDS)
+def test_what_cannot_be_stored_cannot_be_read(annotation, value, problem):
+    found = refusal(decode, message("Wrong", annotation), {"value": value})
+    assert f"Wrong.value: expected {problem.partition(', got ')[0]}, got " in found
+
+
+@pytest.mark.parametrize("annotation", [int, dt.date, dt.timedelta, Decimal, UUID, Colour, Card])
+@pytest.mark.parametrize("value", ["swordfish", ["swordfish"], {"swordfish": 1}])
+def test_a_refused_argument_of_a_job_is_told_to_nobody(annotation, value):
+    """Neither in the message nor in the traceback: both end in logs and in the history."""
+    with pytest.raises(ValidationError) as caught:
+        decode(message("Wrong", annotation), {"value": value})
+    assert "swordfish" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_path_leads_to_the_culprit():
@@ -491,7 +511,7 @@ def test_the_path_leads_to_the_culprit():
     expected = 'Deep.value["odd key"][1][1].number: expected a string, got 3 (int)'
     assert refusal(encode, sent) == expected
     data = {"value": {"odd key": [[1, {"number": "1"}], [2, {"number": 3}]]}}
-    assert refusal(decode, cls, data) == expected
+    assert refusal(decode, cls, data) == expected.replace("3 (int)", "a whole number")
 
 
 @pytest.mark.parametrize("name", ["Other", None, 5, [], {}])

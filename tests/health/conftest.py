@@ -35,7 +35,7 @@ def status(queue: Queue, name: str) -> str:
 def age(queue: Queue, seconds: float, *, totals: bool = True, workers: bool = True) -> None:
     """Let what was written down about a queue, and its workers, be so much older."""
     for model, columns, wanted in (
-        (QueueTotals, ("leased_at", "reclaimed_at", "beat_at"), totals),
+        (QueueTotals, ("leased_at", "reclaimed_at", "beat_at", "unknown_at"), totals),
         (WorkerSighting, ("started_at", "seen_at", "leased_at"), workers),
     ):
         if wanted:

@@ -10,7 +10,7 @@ from tests.health.conftest import age, findings, idle, status
 from tests.races.conftest import MakeQueue
 from tests.races.roles import Note
 from tests.races.waiting import until
-from vtrr_django import get_queue
+from vtrr_django import Snooze, get_queue
 from vtrr_django.health import check_health
 from vtrr_django.queue import Queue
 
@@ -227,4 +227,44 @@ def test_processes_of_celery_are_not_told_apart(make_queue: MakeQueue, patience:
     assert "see that the broker answers, and that workers consume elsewhere" in found.sentence
     queue.lease(1, "host:2:bbb")
     queue.measure()
+    assert status(queue, "workers") == "ok"
+
+
+# -- jobs that nobody there can run --------------------------------------------------------
+
+
+def test_workers_without_the_task_of_their_jobs_are_not_well(make_queue: MakeQueue) -> None:
+    """They take each job, put it back for five seconds, and look as busy as can be."""
+    queue = make_queue()
+    queue.publish(Note(), partition_key="acme")
+    summary = queue.worker(worker_id="old").run_burst()
+    assert summary.snoozed == 1
+    queue.measure("old")
+
+    found = findings(queue)["workers"]
+    assert found.status == "critical"
+    assert "jobs whose task they do not have" in found.sentence
+    assert "Note" not in found.sentence, "whose job it is, its log says"
+
+    @queue.handler
+    def handle(message: Note) -> None: ...
+
+    queue.publish(Note(), partition_key="globex")
+    assert queue.worker(worker_id="new").run_burst().succeeded >= 1
+    queue.measure("new")
+    assert status(queue, "workers") == "warning", "some may well be old while new ones start"
+    age(queue, 3600, workers=False)
+    assert status(queue, "workers") == "ok"
+
+
+def test_a_snooze_of_a_jobs_own_is_none_of_that(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+
+    @queue.handler
+    def handle(message: Note) -> None:
+        raise Snooze(60)
+
+    queue.publish(Note(), partition_key="acme")
+    assert queue.worker(worker_id="w").run_burst().snoozed == 1
+    queue.measure("w")
     assert status(queue, "workers") == "ok"

@@ -66,11 +66,10 @@ def enqueue(part: Part, *, seed: int, largest: int) -> None:
 
 
 def work(part: Part, *, n: int) -> None:
-    """Lease and ack until "drain" is up and nothing is left."""
+    """Lease and ack until "enough": who enqueues may do it once more behind "drain"."""
     engine = part.queue.engine
     held: list[Any] = []
-    while True:
-        last = part.sees("drain")
+    while held or not part.sees("enough"):
         acks = [Outcome(kind=OutcomeKind.ACK, job_id=one.id, token=one.token) for one in held]
         # An answer that got lost may have been an ack, a lease or both; leases run out.
         _, held = again(
@@ -79,8 +78,6 @@ def work(part: Part, *, n: int) -> None:
         )
         if held:
             part.say("run", part.number, [one.id for one in held])
-        elif last and engine.stats().leased == 0:
-            return
         else:
             time.sleep(0.01)
 

@@ -1,9 +1,8 @@
-"""What is done with many dead letters: what was asked for, travelling signed.
+"""What is done with many dead letters: what was asked for, as signed text.
 
-A page asks, the user confirms, and pages or a script send the same text again and again until
-all is done: each time one batch. The text never changes; how far it got is in the admin's log
-(:mod:`vtrr_django.admin.bulk_ledger`). So a reload, a second click or a second tab goes on where
-the work stands, and takes no letter twice.
+A page asks, and what its user confirms comes back signed. From then on it is kept with the
+run's entry in the admin's log (:mod:`vtrr_django.admin.bulk_ledger`), and the run has a page of
+its own, which goes on where the work stands, whoever comes back to it from wherever.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from vtrr_django.queue import Queue
 SALT: Final = "vtrr_django.admin.bulk"
 
 LASTS: Final = 24 * 3600
-"""Seconds for which a page of ours can be sent."""
+"""Seconds in which what a page asks can be confirmed."""
 
 
 class NotOurs(VTRRError):
@@ -39,8 +38,9 @@ class Action:
         name: as the admin calls it.
         label: what is on its button.
         done: what is said of those it was done with.
-        does: does it, and returns one id for each letter that was there.
-        repeats: whether asking twice for the same letters does it once.
+        does: does it once, however often it is asked for the same letters of a queue under
+            the same name, and returns one id for each letter that was there.
+        stays: whether letters are still there when it was done.
         flag: what kind of change the admin's log calls it.
         css: a class for its button.
     """
@@ -49,8 +49,8 @@ class Action:
     label: str
     done: str
     explains: str
-    does: Callable[[Queue, Sequence[str]], list[str]]
-    repeats: bool = True
+    does: Callable[[Queue, Sequence[str], str], list[str]]
+    stays: bool = False
     flag: int = CHANGE
     css: str = ""
 
@@ -62,22 +62,22 @@ REQUEUE: Final = Action(
     explains=(
         "They run again, with all their attempts, at the end of the lines of their partitions."
     ),
-    does=lambda queue, ids: queue.requeue(ids),
+    does=lambda queue, ids, once: queue.requeue(ids),
 )
 COPY: Final = Action(
     name="copy",
     label="Requeue as a copy",
     done="copied",
     explains="A new job like each of them is enqueued. They stay here as they are.",
-    does=lambda queue, ids: queue.copy(ids),
-    repeats=False,
+    does=lambda queue, ids, once: queue.copy(ids, once=once),
+    stays=True,
 )
 DISCARD: Final = Action(
     name="discard",
     label="Discard",
     done="discarded",
     explains="They are deleted, will never run, and nothing of them is kept.",
-    does=lambda queue, ids: queue.discard(ids),
+    does=lambda queue, ids, once: queue.discard(ids),
     flag=DELETION,
     css="vtrr-danger",
 )
@@ -128,19 +128,33 @@ class Run:
 
     @classmethod
     def read(cls, text: str, user: Any) -> Run:
-        """Undo :meth:`signed`.
+        """Undo :meth:`signed` for what a page has sent.
 
         Raises:
             NotOurs: it was not made here or not for this user, or is too old.
         """
+        run = cls.kept(text, lasts=LASTS)
+        if not run.is_of(user):
+            raise NotOurs("This was asked for by somebody else; choose the jobs yourself.")
+        return run
+
+    def is_of(self, user: Any) -> bool:
+        """Return whether this user has asked for it."""
+        return self.user == str(user.pk)
+
+    @classmethod
+    def kept(cls, text: str, *, lasts: float | None = None) -> Run:
+        """Undo :meth:`signed`, whoever it is for; ``lasts`` is how old it may be, in seconds.
+
+        Raises:
+            NotOurs: it was not made here, or is too old.
+        """
         try:
-            values: dict[str, Any] = signing.loads(text, salt=SALT, max_age=LASTS)
+            values: dict[str, Any] = signing.loads(text, salt=SALT, max_age=lasts)
         except signing.SignatureExpired as error:
             raise NotOurs("This page is more than a day old; choose the jobs again.") from error
         except signing.BadSignature as error:
             raise NotOurs("This was not sent from a page of this site.") from error
-        if values["user"] != str(user.pk):
-            raise NotOurs("This was asked for by somebody else; choose the jobs yourself.")
         values["action"] = ACTIONS[values["action"]]
         values["selection"] = Selection.from_json(values["selection"])
         return cls(**values)

@@ -1,17 +1,24 @@
-"""One batch of a run."""
+"""One batch of a run.
+
+A chunk is written down after it was done, and whatever is done can be done again: a process
+that dies in between, or a store that does not answer, only has the next batch do it again. One
+process at a time is at work on a run, so that each can tell how it ended. Should two be,
+because one was taken for dead, each counts what it did; the run passes the letters once.
+"""
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from vtrr_django.admin.bulk import Action, Run, why_not
-from vtrr_django.admin.bulk_ledger import DONE, RUNNING, Ledger, Progress
+from vtrr_django.admin.bulk import Run, why_not
+from vtrr_django.admin.bulk_ledger import DONE, RUNNING, STOPPED, Ledger, Progress
 from vtrr_django.admin.history_names import rows_in
 from vtrr_django.admin.history_outage import answering
-from vtrr_django.exceptions import ValidationError, VTRRError
+from vtrr_django.exceptions import DuplicateJobError, ValidationError, VTRRError
 from vtrr_django.models import FailedJob
 from vtrr_django.queue import Queue
 from vtrr_django.registry import get_queue
@@ -25,6 +32,12 @@ SECONDS: Final = 1.0
 SPAN: Final = 20_000
 """Rows that are looked through for a chunk."""
 
+PATIENCE: Final = 5.0
+"""Seconds without news after which a process that is at work is taken for dead."""
+
+_LOOK, _LOOKS = 0.1, 5
+"""Seconds between looks at what others do, and looks at letters that others hold."""
+
 
 class Letter(NamedTuple):
     """A dead letter to be taken."""
@@ -34,6 +47,15 @@ class Letter(NamedTuple):
     id: str
 
 
+@dataclass(kw_only=True, slots=True)
+class Chunk:
+    """What became of some letters; see :class:`Progress`."""
+
+    done: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    kept: int = 0
+
+
 def step(run: Run, ledger: Ledger) -> Progress:
     """Do one batch, and return how far the run has come.
 
@@ -41,19 +63,79 @@ def step(run: Run, ledger: Ledger) -> Progress:
         VTRRError: a store did not answer. What was done until then is written down.
         NotOurs: the run's log entry was deleted.
     """
+    me = secrets.token_hex(4)
+    progress = _begin(ledger, me)
     end = time.monotonic() + SECONDS
-    while True:
-        progress = ledger.read()
-        if progress.state != RUNNING:
-            return progress
-        with answering(run.alias):
-            letters, reached = _next(run, progress.reached)
-        if not letters and reached >= run.upto:
-            return ledger.change(lambda now: replace(now, state=DONE))
-        if ledger.take(progress, reached=reached, count=len(letters)):
-            progress = _do(run, ledger, letters, progress, reached)
-        if time.monotonic() >= end:
-            return progress
+    try:
+        while progress.at_work == me:
+            progress = _do_chunk(run, ledger, progress, lambda: time.monotonic() >= end)
+    except Exception:
+        ledger.change(lambda now: replace(now, at_work="") if now.at_work == me else now)
+        raise
+    return progress
+
+
+def stop(ledger: Ledger) -> Progress:
+    """End a run; return how far it has come when who is at work on it has counted."""
+    ledger.change(lambda now: replace(now, state=STOPPED) if now.state == RUNNING else now)
+    return _watch(ledger, lambda now: not now.at_work)
+
+
+def _begin(ledger: Ledger, me: str) -> Progress:
+    """Be at work on a run, unless it has ended or others are, who get on."""
+    begun, end = ledger.read(), time.monotonic() + SECONDS
+
+    def follows(now: Progress) -> bool:
+        return now.reached != begun.reached and time.monotonic() >= end
+
+    def is_free(now: Progress) -> bool:
+        return not now.at_work or now.state != RUNNING
+
+    seen = _watch(ledger, lambda now: is_free(now) or follows(now))
+    if seen.state != RUNNING or (seen.at_work and seen.reached != begun.reached):
+        return seen
+    return ledger.change(lambda now: replace(now, at_work=me) if now == seen else now)
+
+
+def _watch(ledger: Ledger, enough: Callable[[Progress], bool]) -> Progress:
+    """Return how far a run has come as soon as that is enough, or when nothing changes."""
+    seen, since = ledger.read(), time.monotonic()
+    while not enough(seen) and time.monotonic() - since < PATIENCE:
+        time.sleep(_LOOK)
+        now = ledger.read()
+        if now != seen:
+            seen, since = now, time.monotonic()
+    return seen
+
+
+def _do_chunk(run: Run, ledger: Ledger, before: Progress, late: Callable[[], bool]) -> Progress:
+    """Do it with the next letters, and write down what became of them."""
+    with answering(run.alias):
+        letters, reached = _next(run, before.reached)
+    chunk = Chunk()
+
+    def record(now: Progress) -> Progress:
+        if now.reached == before.reached:
+            counted = _plus(now, chunk)
+            state = DONE if now.state == RUNNING and reached >= run.upto else now.state
+            free = state != RUNNING or late()
+            return replace(
+                counted,
+                taken=now.taken + len(letters),
+                reached=reached,
+                state=state,
+                at_work="" if free and now.at_work == before.at_work else now.at_work,
+            )
+        # We were taken for dead, and these letters were passed meanwhile.
+        return now if run.action.stays else _plus(now, Chunk(done=chunk.done))
+
+    try:
+        _do(run, letters, chunk)
+    except VTRRError:
+        if not run.action.stays:  # else they are counted when all of them are done
+            ledger.change(lambda now: _plus(now, Chunk(done=chunk.done)))
+        raise
+    return ledger.change(record)
 
 
 def _next(run: Run, reached: int) -> tuple[list[Letter], int]:
@@ -68,44 +150,66 @@ def _next(run: Run, reached: int) -> tuple[list[Letter], int]:
     return letters, end if len(letters) < CHUNK else letters[-1].seq
 
 
-def _do(
-    run: Run, ledger: Ledger, letters: Sequence[Letter], before: Progress, reached: int
-) -> Progress:
-    """Do it with letters that are claimed, and write down with how many it was done."""
-    done, refused = 0, dict[str, int]()
-    by_queue: dict[str, list[str]] = {}
+def _plus(progress: Progress, chunk: Chunk) -> Progress:
+    return replace(
+        progress,
+        done=_sum(progress.done, chunk.done),
+        refused=_sum(progress.refused, chunk.refused),
+        kept=progress.kept + chunk.kept,
+    )
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {**one, **{queue: one.get(queue, 0) + n for queue, n in other.items()}}
+
+
+# -- doing it ----------------------------------------------------------------------
+
+
+def _do(run: Run, letters: Sequence[Letter], chunk: Chunk) -> None:
+    """Do it with letters; ``chunk`` is told with how many, also if a store then fails."""
+    by_queue: dict[str, list[Letter]] = {}
     for letter in letters:
-        by_queue.setdefault(letter.queue, []).append(letter.id)
-    try:
-        for queue, ids in by_queue.items():
-            if queue in run.left or why_not(queue, run.alias):
-                refused[queue] = len(ids)
-            else:
-                done += _do_with(run.action, get_queue(queue), ids)
-    except VTRRError:
-
-        def give_back(now: Progress) -> Progress:
-            now = replace(now, done=now.done + done)
-            if now.reached != reached or not run.action.repeats:
-                return now  # others have gone on, or some may be copied without our knowing
-            return replace(now, reached=before.reached, taken=before.taken + done)
-
-        ledger.change(give_back)
-        raise
-
-    def add(now: Progress) -> Progress:
-        counts = {queue: now.refused.get(queue, 0) + n for queue, n in refused.items()}
-        return replace(now, done=now.done + done, refused={**now.refused, **counts})
-
-    return ledger.change(add)
+        by_queue.setdefault(letter.queue, []).append(letter)
+    for name, some in by_queue.items():
+        if name in run.left or why_not(name, run.alias):
+            chunk.refused[name] = len(some)
+        else:
+            _do_with(run, get_queue(name), some, chunk)
 
 
-def _do_with(action: Action, queue: Queue, ids: Sequence[str]) -> int:
+def _do_with(run: Run, queue: Queue, letters: Sequence[Letter], chunk: Chunk) -> None:
+    """Do it with letters of one queue. Those that others hold just then are tried again."""
+    spoilt: set[str] = set()
+    for _ in range(_LOOKS):
+        ids = [letter.id for letter in letters]
+        missing = len(ids) - _act(run, queue, ids, chunk, spoilt)
+        if run.action.stays or not missing:
+            letters = []
+            break
+        letters = [one for one in _still_there(run, letters) if one.id not in spoilt]
+        if not letters:
+            break
+        time.sleep(_LOOK)
+    chunk.kept += len(letters) + len(spoilt)
+
+
+def _still_there(run: Run, letters: Sequence[Letter]) -> list[Letter]:
+    with answering(run.alias):
+        rows = rows_in(FailedJob, run.alias).filter(seq__in=[letter.seq for letter in letters])
+        seqs = set(rows.values_list("seq", flat=True))
+    return [letter for letter in letters if letter.seq in seqs]
+
+
+def _act(run: Run, queue: Queue, ids: Sequence[str], chunk: Chunk, spoilt: set[str]) -> int:
     """Return with how many letters it was done; one that is spoilt does not hold up the rest."""
     try:
-        return len(action.does(queue, ids))
-    except ValidationError:  # nothing was done with any of them
+        done = len(run.action.does(queue, ids, f"{run.key}/{queue.name}"))
+    except (ValidationError, DuplicateJobError):  # nothing was done with any of them
         if len(ids) == 1:
+            spoilt.update(ids)
             return 0
         half = len(ids) // 2
-        return _do_with(action, queue, ids[:half]) + _do_with(action, queue, ids[half:])
+        return sum(_act(run, queue, part, chunk, spoilt) for part in (ids[:half], ids[half:]))
+    chunk.done[queue.name] = chunk.done.get(queue.name, 0) + done
+    return done

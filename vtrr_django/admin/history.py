@@ -21,7 +21,14 @@ from django.utils.html import format_html
 from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
 
-from vtrr_django.admin import bulk_ledger, bulk_views, history_filters, history_job, markup
+from vtrr_django.admin import (
+    bulk_ledger,
+    bulk_page,
+    bulk_views,
+    history_filters,
+    history_job,
+    markup,
+)
 from vtrr_django.admin.bulk import ACTIONS, Action
 from vtrr_django.admin.bulk import COPY as COPY_ACTION
 from vtrr_django.admin.bulk import DISCARD as DISCARD_ACTION
@@ -281,12 +288,31 @@ class FailedJobAdmin(HistoryAdmin):
             raise BadRequest(str(error)) from error
         return bulk_views.ask(self, request, action, selection)
 
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show a job; the admin's log leads here also for runs, which are shown then."""
+        number = bulk_ledger.number_of(unquote(object_id))
+        if number is not None:
+            return HttpResponseRedirect(bulk_page.address_of(self, number))
+        return super().change_view(request, object_id, form_url, extra_context)
+
     def get_urls(self) -> list[URLPattern]:
-        run: Any = self.admin_site.admin_view(partial(bulk_views.run, self))
+        begin: Any = self.admin_site.admin_view(partial(bulk_views.start, self))
+        show: Any = self.admin_site.admin_view(partial(bulk_page.show, self))
         for alias in connections:
             # Queues have transactions of their own, and each batch is to last.
-            run = transaction.non_atomic_requests(alias)(run)
-        return [path("run/", run, name="vtrr_django_failedjob_run"), *super().get_urls()]
+            begin = transaction.non_atomic_requests(alias)(begin)
+            show = transaction.non_atomic_requests(alias)(show)
+        return [
+            path("run/", begin, name="vtrr_django_failedjob_run"),
+            path("run/<int:number>/", show, name="vtrr_django_failedjob_progress"),
+            *super().get_urls(),
+        ]
 
 
 def _chosen_action(request: HttpRequest) -> str:

@@ -26,7 +26,9 @@ def number(value: float | None) -> str:
     """Return ``1,234``, ``0.5`` or a dash."""
     if value is None:
         return NOTHING
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.12g}"  # a share as it was set, and no digits that only rounding made
 
 
 def counted(value: int | None) -> str:

@@ -42,7 +42,7 @@ def partition(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse
             "facts": [*_live(visit, row, trouble), *_past(visit, row)],
             "buttons": [] if trouble else partition_buttons(visit, name, stats),
             "may_steer": visit.may(STEER) and not trouble,
-            "share": f"{stats.share:g}",
+            "share": repr(stats.share).removesuffix(".0"),
             "limit": "" if stats.limit is None else str(stats.limit),
             "share_url": visit.links.to("do", name, "share"),
             "limit_url": visit.links.to("do", name, "limit"),

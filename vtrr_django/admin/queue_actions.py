@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ REQUEUE_SECONDS: Final = 5.0
 """How long one click requeues; what is left then needs another."""
 
 REQUEUE_BATCH: Final = 1000
+
+_LONGEST_NUMBER = 18
+_PLAIN = re.compile(r"[-+0-9.eEinfaN]{1,400}")
 
 MOST_NAMED: Final = 20
 """Job ids that an entry of the admin's log names."""
@@ -183,16 +187,20 @@ def purge(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
     """Ask whether so many jobs are to be removed; then remove them."""
     visit = Visit(model_admin, request, name, PURGE)
     queue = visit.queue
-    if request.method == "POST":
-        _carry_out(visit, _purge)
-        return HttpResponseRedirect(back(request, visit.links.to("detail", name)))
-    visit.need(VIEW_QUEUES)
-    key = request.GET.get("key")
+    asked = request.POST if request.method == "POST" else request.GET
+    key = asked.get("partition" if request.method == "POST" else "key")
     trouble, ready, scheduled = "", 0, 0
     try:
         ready, scheduled = _waiting(queue, key)
     except (*TROUBLE, ValidationError) as error:
         trouble = str(error)
+    if request.method == "POST":
+        seen = asked.get("seen", "")
+        if trouble or not seen.isdecimal() or ready + scheduled <= int(seen[:_LONGEST_NUMBER]):
+            _carry_out(visit, _purge)
+            return HttpResponseRedirect(back(request, visit.links.to("detail", name)))
+        messages.warning(request, "Nothing was purged: more jobs wait than you were asked about.")
+    visit.need(VIEW_QUEUES)
     cancel_url = visit.links.to("detail", name) if key is None else visit.links.partition(name, key)
     return visit.render(
         "purge.html",
@@ -205,6 +213,7 @@ def purge(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
             "jobs": count(ready + scheduled, "job"),
             "ready": number(ready),
             "scheduled": number(scheduled),
+            "seen": ready + scheduled,
             "any": ready + scheduled > 0,
             "cancel_url": cancel_url,
         },
@@ -261,6 +270,8 @@ def _given(visit: Visit, field: str) -> str | None:
 def _parsed(entered: str, kind: Callable[[str], Any], path: str) -> Any:
     """Return a number as the queue takes it; what is none, it refuses in its own words."""
     try:
+        if not _PLAIN.fullmatch(entered):  # Python takes 1_000 too, and the digits of all scripts
+            raise ValueError
         return kind(entered)
     except ValueError as error:
         what = "a whole number" if kind is int else "a number"

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path
@@ -104,5 +105,7 @@ class QueueStateAdmin(_ModelAdmin):
 
     def change_redirect(self, request: HttpRequest, quoted_name: str) -> HttpResponseRedirect:
         """Lead from the admin's log to the queue's page."""
+        if not may(request, VIEW_QUEUES):
+            raise PermissionDenied
         links = Links(request, self.admin_site.name)
         return HttpResponseRedirect(links.to("detail", declared(unquote(quoted_name)).name))

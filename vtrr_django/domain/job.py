@@ -100,6 +100,10 @@ class LeasedJob:
     ready_at: datetime | None = None
 
 
+UNKNOWN_TASK = "unknown task name"
+"""The reason of a job that is put back because its worker has no such task."""
+
+
 class OutcomeKind(enum.Enum):
     """How a lease ends; one member per finishing verb."""
 

@@ -48,7 +48,13 @@ from decimal import Decimal
 from typing import Any, Final, Literal, NoReturn, TypeVar, Union
 from uuid import UUID
 
-from vtrr_django.domain.values import check_task_name, child_path, describe, with_article
+from vtrr_django.domain.values import (
+    check_task_name,
+    child_path,
+    describe,
+    describe_kind,
+    with_article,
+)
 from vtrr_django.exceptions import ValidationError
 
 T = TypeVar("T")
@@ -208,14 +214,26 @@ def _encode(codec: _Codec, value: Any, path: _Path) -> Any:
 
 def _decode(codec: _Codec, value: Any, path: _Path, unknown: OnUnknown) -> Any:
     if _kind(value) not in codec.kinds or (codec.plain and not codec.accepts(value)):
-        raise ValidationError(_text(path), f"expected {codec.expected}, got {describe(value)}")
+        raise _undecodable(codec, value, path)
     try:
         return codec.decode(value, path, unknown)
     except ValidationError:
         raise
     except (ValueError, TypeError, ArithmeticError) as exc:  # Decimal's are arithmetic
-        problem = f"expected {codec.expected}, got {describe(value)} ({exc})"
-        raise ValidationError(_text(path), problem) from exc
+        if codec.cls is not None:  # the class itself refuses it, in its author's words
+            problem = f"expected {codec.expected}, got one that it refuses: {exc}"
+            raise ValidationError(_text(path), problem) from exc
+        # Without what Python says: it quotes the value, and so would its traceback.
+        raise _undecodable(codec, value, path) from None
+
+
+def _undecodable(codec: _Codec, value: Any, path: _Path) -> ValidationError:
+    """Return the refusal of an argument of a job, of which it tells only the kind."""
+    another = "another " if _kind(value) in codec.kinds else ""
+    got = describe_kind(value)
+    if another:
+        got = got.partition(" ")[2] or got
+    return ValidationError(_text(path), f"expected {codec.expected}, got {another}{got}")
 
 
 def _kind(value: object) -> str:
@@ -542,7 +560,7 @@ def _tagged_codec(classes: list[_Codec], place: _Place) -> _Codec:
     def decode(value: dict[str, Any], path: _Path, unknown: OnUnknown) -> Any:
         name = value.get(TAG, next(iter(by_name)))
         if not isinstance(name, str) or name not in by_name:
-            problem = f"expected one of {', '.join(by_name)}, got {describe(name)}"
+            problem = f"expected one of {', '.join(by_name)}, got another name"
             raise ValidationError(_text((path, TAG)), problem)
         rest = {key: item for key, item in value.items() if key != TAG}
         return by_name[name].decode(rest, path, unknown)

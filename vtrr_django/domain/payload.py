@@ -109,7 +109,7 @@ def load_payload(text: str | bytes) -> tuple[list[Any], dict[str, Any]]:
     )
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise ValidationError(
-            "payload", 'expected {"args": [...], "kwargs": {...}}, got ' + describe(str(text))
+            "payload", 'expected {"args": [...], "kwargs": {...}}, got other JSON'
         )
     return args, kwargs
 

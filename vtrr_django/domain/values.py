@@ -60,6 +60,17 @@ def describe(value: object) -> str:
     return with_article(type(value).__name__)
 
 
+def describe_kind(value: object) -> str:
+    """Return what ``value`` is without a bit of it: where it is a job's argument.
+
+    What is said of a job ends in logs and statistics, which more people read than may see
+    what tenants sent.
+    """
+    kinds = {type(None): "null", bool: "a boolean", str: "a string", list: "a list"}
+    kinds |= {int: "a whole number", float: "a number", dict: "an object"}
+    return kinds.get(type(value)) or with_article(type(value).__name__)
+
+
 def with_article(name: str) -> str:
     """Return ``name`` behind "a" or "an"."""
     return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"

@@ -140,6 +140,7 @@ class Keeper:
             "leased_at": now if counted.leases else None,
             "reclaimed_at": now if counted.looked else None,
             "beat_at": now if told.beat else None,
+            "unknown_at": now if counted.unknown else None,
             "sampled_at": minute if is_first else None,
         }
         self._change_totals(cursor, counted, values)

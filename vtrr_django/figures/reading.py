@@ -41,6 +41,7 @@ class Totals:
         leased_at: the last lease, None: there was none; so for the next two.
         reclaimed_at: the last look for leases that ran out, exact to about half a minute.
         beat_at: the last one that Celery's beat asked for.
+        unknown_at: the last time a job was put back because its worker had no such task.
         now: the database's time.
     """
 
@@ -50,6 +51,7 @@ class Totals:
     leased_at: datetime | None
     reclaimed_at: datetime | None
     beat_at: datetime | None
+    unknown_at: datetime | None
     now: datetime
 
 
@@ -105,6 +107,7 @@ class Reader:
             leased_at=row.leased_at,
             reclaimed_at=row.reclaimed_at,
             beat_at=row.beat_at,
+            unknown_at=row.unknown_at,
             now=from_microseconds(self.store.now()),
         )
 

@@ -13,7 +13,14 @@ from typing import Final
 from weakref import WeakSet
 
 from vtrr_django.domain.histogram import Histogram, bucket_of
-from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind, Reclaimed, Renewal
+from vtrr_django.domain.job import (
+    UNKNOWN_TASK,
+    LeasedJob,
+    Outcome,
+    OutcomeKind,
+    Reclaimed,
+    Renewal,
+)
 
 REST: Final = "\x1f"
 """Stands for all partitions beyond the most that are told apart; no partition is named so."""
@@ -64,6 +71,7 @@ class Counted:
         tenants: by partition key, or ``REST``.
         workers: leases by worker id.
         looked: whether somebody looked for leases that ran out.
+        unknown: whether a job was put back because a worker had no such task.
     """
 
     leases: int = 0
@@ -79,6 +87,7 @@ class Counted:
     tenants: dict[str, Tenant] = field(default_factory=dict)
     workers: dict[str, int] = field(default_factory=dict)
     looked: bool = False
+    unknown: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -117,9 +126,10 @@ class Counted:
         for worker_id, leases in other.workers.items():
             self.got(worker_id, leases)
         self.looked = self.looked or other.looked
+        self.unknown = self.unknown or other.unknown
 
 
-_ACK, _RELEASE = OutcomeKind.ACK, OutcomeKind.RELEASE
+_ACK, _RELEASE, _SNOOZE = OutcomeKind.ACK, OutcomeKind.RELEASE, OutcomeKind.SNOOZE
 
 _recorders: WeakSet[Recorder] = WeakSet()
 
@@ -256,6 +266,8 @@ class Recorder:
                     runs.counts[bucket_of(ran)] += 1
                     runs.total += ran
                 _count_end(kind, counted, tenant)
+                if kind is _SNOOZE and outcome.reason == UNKNOWN_TASK:
+                    counted.unknown = True
 
     def reclaimed(self, jobs: Sequence[Reclaimed]) -> None:
         """Count leases that ran out, and the dead letters they became."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -130,6 +131,11 @@ class Look:
         """Return the scheduled jobs that are due first, or the leases that run out first."""
         page, _ = self.looker.ask(self._store, lambda: self.queue.jobs(state, limit=limit))
         return [] if page is None else page.jobs
+
+    def ended(self, past: timedelta) -> int:
+        """Return how many jobs were completed or became dead letters in the time ``past``."""
+        found, _ = self.looker.ask(self._figures, lambda: self.queue.figures.minutes(past))
+        return sum(one.completed + one.failed for one in found or ())
 
     def worker_seconds(self, partition_keys: list[str]) -> tuple[dict[str, float], float]:
         """Return the worker time of partitions in the last hour, and that of all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 from vtrr_django.domain.durations import duration
@@ -19,6 +20,9 @@ It polls every two seconds at least, unless ``--poll-interval`` says otherwise, 
 does is written down every ten.
 """
 
+_ROLLOUT = timedelta(minutes=5)
+"""How long workers of two versions may well be up together."""
+
 _MOST_LEASES = 1000
 _NAMED = 3
 
@@ -29,6 +33,8 @@ def judge_workers(look: Look, depth: QueueStats, totals: Totals) -> Finding:
     seen = f"{count:,} {'worker is' if count == 1 else 'workers are'} alive{_last_lease(totals)}"
     if depth.paused:
         return _finding("ok", f"the queue is paused; {seen}")
+    if _is_recent(totals.unknown_at, totals):
+        return _clueless(look, totals)
     if not depth.ready:
         return _finding("ok", f"{seen}; no job is ready")
     if not count:
@@ -37,6 +43,20 @@ def judge_workers(look: Look, depth: QueueStats, totals: Totals) -> Finding:
     if not idle:
         return _finding("ok", seen)
     return _stalled(look, depth, totals, idle) or _finding("ok", seen)
+
+
+def _clueless(look: Look, totals: Totals) -> Finding:
+    """Judge workers that are given jobs whose task they do not have.
+
+    They put them back for a while, so that none is lost while a new version is rolled out. If
+    nothing else ends meanwhile, nobody runs this queue, however busy its workers are.
+    """
+    runs = look.ended(_ROLLOUT)
+    return _finding(
+        "warning" if runs else "critical",
+        f"workers are given jobs whose task they do not have{_last_lease(totals)}; their log "
+        "names it: see that its module is imported there, and that they run the newest code",
+    )
 
 
 def _unattended(look: Look, depth: QueueStats) -> Finding:
@@ -64,7 +84,7 @@ def _stalled(
     """Judge workers that took nothing while jobs waited; None: they are not to blame."""
     runnable = [one for one in _runnable(look) if look.waited(one) > STALL_SECONDS]
     celery = look.queue.config.celery_queue
-    if depth.leased or _has_leased_lately(totals):
+    if depth.leased or _is_recent(totals.leased_at, totals):
         # Others take jobs. Whether there is one left for this worker is certain only of tenants
         # without a limit, and who gets a trigger is the broker's choice.
         if celery is not None:
@@ -114,9 +134,8 @@ def _last_lease(totals: Totals) -> str:
     return f", the last lease was {duration((totals.now - totals.leased_at).total_seconds())} ago"
 
 
-def _has_leased_lately(totals: Totals) -> bool:
-    last = totals.leased_at
-    return last is not None and (totals.now - last).total_seconds() <= STALL_SECONDS
+def _is_recent(moment: datetime | None, totals: Totals) -> bool:
+    return moment is not None and (totals.now - moment).total_seconds() <= STALL_SECONDS
 
 
 def _idle_seconds(worker: SeenWorker, totals: Totals) -> float:

@@ -118,6 +118,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "unknown_at",
+                    vtrr_django.engines.sql.fields.InstantField(
+                        help_text="The last job whose worker had no such task.", null=True
+                    ),
+                ),
+                (
                     "sampled_at",
                     vtrr_django.engines.sql.fields.InstantField(
                         help_text="The minute whose gauges were taken last.", null=True

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind
+from vtrr_django.domain.job import UNKNOWN_TASK, LeasedJob, Outcome, OutcomeKind
 from vtrr_django.domain.values import check_delay
 from vtrr_django.exceptions import (
     Discard,
@@ -50,7 +50,7 @@ class Runner:
         runnable = self.resolve(source, job)
         if runnable is None:
             return outcome_of(
-                OutcomeKind.SNOOZE, lease, delay=UNKNOWN_TASK_DELAY, reason="unknown task name"
+                OutcomeKind.SNOOZE, lease, delay=UNKNOWN_TASK_DELAY, reason=UNKNOWN_TASK
             )
         call_hook(self._hooks.before_job, self._worker_id, job)
         context = self.make_context(runnable, lease)

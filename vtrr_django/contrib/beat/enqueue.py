@@ -89,9 +89,9 @@ def _runnable(queue: Queue, name: str) -> Runnable:
 
 def _checked_call(runnable: Runnable, args: Any, kwargs: Any) -> dict[str, Any]:
     if not isinstance(args, (list, tuple)):
-        raise ValidationError("args", f"expected a list, got {checks.describe(args)}")
+        raise ValidationError("args", f"expected a list, got {checks.describe_kind(args)}")
     if not isinstance(kwargs, Mapping):
-        raise ValidationError("kwargs", f"expected a mapping, got {checks.describe(kwargs)}")
+        raise ValidationError("kwargs", f"expected a mapping, got {checks.describe_kind(kwargs)}")
     if isinstance(runnable, Handler):
         if args:
             raise ValidationError("args", "expected none, for a message's fields go into kwargs")

@@ -43,5 +43,9 @@ def make_rows(*, using: str, verbosity: int = 1, **kwargs: Any) -> None:
         return
     stdout = kwargs.get("stdout")
     for change in changes:
-        if stdout is not None and verbosity >= 1 and change.what in rows.CHANGED:
+        if (
+            stdout is not None
+            and verbosity >= 1
+            and change.what in (*rows.CHANGED, rows.LEFT_ALONE)
+        ):
             stdout.write(f"  {told(change)}")

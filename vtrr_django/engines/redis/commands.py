@@ -33,7 +33,7 @@ class Commands:
         self._verified = False
 
     def run(self, name: str, *args: Any) -> Any:
-        """Run a script whose first argument is the queue's rules.
+        """Run a script whose first argument is the queue's rules; its reply comes as bytes.
 
         Raises:
             StoreUnavailable: Redis did not answer, or refused.
@@ -67,7 +67,7 @@ class Commands:
             for command in commands:
                 add(*command)
             # Its source, not its digest: one that Redis does not know would come too late.
-            add(*script.by_source, self.rules, *args)
+            add(*script.by_source, self.rules, *args, NEVER_DECODE=True)
             return pipeline.execute()[-1]
         except errors.RedisError as error:
             raise self._refused(error) from error
@@ -94,7 +94,7 @@ class Commands:
             raise self._refused(error) from error
 
     def call(self, *command: Any) -> Any:
-        """Run one command of Redis' own.
+        """Run one command of Redis' own; return its reply as bytes, as :meth:`look` does.
 
         Raises:
             StoreUnavailable: Redis did not answer, or refused.
@@ -107,7 +107,7 @@ class Commands:
     def _call(self, *command: Any) -> Any:
         execute: Callable[..., Any] = self.client.execute_command
         try:
-            return execute(*command)
+            return execute(*command, NEVER_DECODE=True)
         except errors.RedisError as error:
             raise self._refused(error) from error
 

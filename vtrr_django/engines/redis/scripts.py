@@ -61,11 +61,15 @@ class BoundScript:
         self.by_source = ("EVAL", script.source, len(keys), *keys)
 
     def __call__(self, *args: Any) -> Any:
-        """Run it; after a restart or a SCRIPT FLUSH its source is sent once more."""
+        """Run it; after a restart or a SCRIPT FLUSH its source is sent once more.
+
+        Its reply comes as bytes, also from a client that decodes: what somebody else has
+        written into Redis need not be text.
+        """
         try:
-            return self._execute(*self._by_digest, *args)
+            return self._execute(*self._by_digest, *args, NEVER_DECODE=True)
         except NoScriptError:
-            return self._execute(*self.by_source, *args)
+            return self._execute(*self.by_source, *args, NEVER_DECODE=True)
 
 
 def read_source(name: str) -> str:

@@ -49,8 +49,8 @@ UNREADABLE: Final = (ValueError, LookupError, TypeError, RecursionError)
 
 
 def text(value: Any) -> str:
-    """Return a reply, or a part of one, as text."""
-    return value.decode() if isinstance(value, bytes) else str(value)
+    """Return a reply, or a part of one, as text; what is none in it is replaced."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def sound(value: str) -> str:
@@ -280,14 +280,15 @@ def decode_leased(
     spoilt: list[Outcome] = []
     expires_at = from_microseconds(expires)
     for values in zip(*[iter(reply)] * 6, strict=True):
-        job_id, task, meta, timeouts, details, token = map(text, values)
+        job_id, _, meta, timeouts, details, token = map(text, values)
         try:
-            body = json.loads(task)
+            body = json.loads(values[1].decode())  # bytes, it would take in other encodings
             name, args, kwargs = body["task_name"], body["args"], body["kwargs"]
         except UNREADABLE as error:
             reason = (
                 'expected the payload in Redis to be JSON {"task_name": …, "args": …, "kwargs": …}'
-                f", got {task[:200]!r} ({type(error).__name__}); it cannot be run"
+                f", got something else ({type(error).__name__}); it cannot be run. See the payload "
+                "of the dead letter"
             )
             fail = OutcomeKind.FAIL
             spoilt.append(Outcome(kind=fail, job_id=job_id, token=token, reason=reason))

@@ -213,6 +213,7 @@ class QueueTotals(models.Model):
     leased_at = InstantField(null=True, help_text="The last lease.")
     reclaimed_at = InstantField(null=True, help_text="The last look for leases that ran out.")
     beat_at = InstantField(null=True, help_text="The last one that beat asked for.")
+    unknown_at = InstantField(null=True, help_text="The last job whose worker had no such task.")
     sampled_at = InstantField(null=True, help_text="The minute whose gauges were taken last.")
 
     class Meta:
