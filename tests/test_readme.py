@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import re
@@ -35,7 +36,7 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize("code", [code for *_, kind, code in BLOCKS if kind == "python"])
 def test_every_python_block_compiles(code: str) -> None:
-    compile(code, "README.md", "exec")
+    compile(code, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def _run(directory: Path, *command: str) -> str:
