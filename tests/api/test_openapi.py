@@ -15,6 +15,7 @@ from tests.api.asking import Api
 from vtrr_django.api import urls
 from vtrr_django.api.openapi import document
 from vtrr_django.api.operations import OPERATIONS
+from vtrr_django.domain.values import MAX_DUE_YEAR, MIN_DUE_YEAR
 
 jsonschema_rs = pytest.importorskip("jsonschema_rs")
 
@@ -69,6 +70,14 @@ def test_every_schema_is_one_and_every_reference_leads_to_one() -> None:
             "Job",
             {"task": "t", "scheduled_at": "2030-01-01T00:00:00Z"},
             {"task": "t", "scheduled_at": "2030-01-01T00:00:00Z", "delay": 1},
+        ),
+        *(
+            (
+                "Job",
+                {"task": "t", "scheduled_at": f"{good}-06-01T00:00:00Z"},
+                {"task": "t", "scheduled_at": f"{bad}-06-01T00:00:00Z"},
+            )
+            for good, bad in ((MIN_DUE_YEAR, MIN_DUE_YEAR - 1), (MAX_DUE_YEAR, MAX_DUE_YEAR + 1))
         ),
         ("Job", {"task": "t", "kwargs": {"": {}}}, {"task": "t", "kwargs": {"\x00": 1}}),
         ("Requeue", {"ids": ["a"], "limit": None}, {"ids": ["a"], "limit": 1}),

@@ -21,7 +21,7 @@ schemathesis = pytest.importorskip("schemathesis")
 SECRET = "correct horse battery staple"
 STRESS = os.environ.get("VTRR_STRESS", "") not in {"", "0"}
 STORES = ("sqlite", "postgres", "mariadb", "fakeredis", "redis") if STRESS else ("sqlite",)
-EXAMPLES = 100 if STRESS else 10
+EXAMPLES = 40 if STRESS else 10
 REFUSALS = (400, 401, 403, 404, 405, 409, 411, 413, 415)
 
 

@@ -42,7 +42,7 @@ _TEXT = {"type": "string", "maxLength": LONGEST_TEXT}
 _VISIBILITY = seconds(
     SHORTEST_LEASE, LONGEST_LEASE, description="How long the lease lasts; LEASE_SECONDS."
 )
-_YEARS = f"{MIN_DUE_YEAR} to {MAX_DUE_YEAR}"
+_YEARS = "^(19[7-9][0-9]|20[0-9][0-9]|21[0-9][0-9])-"
 
 _JOB: Final = asked(
     "task",
@@ -55,7 +55,11 @@ _JOB: Final = asked(
         limits.MIN_PRIORITY, limits.MAX_PRIORITY, description="Before others of its tenant; 0."
     ),
     delay=seconds(description="Until it is due. Not together with scheduled_at."),
-    scheduled_at={**MOMENT, "description": f"When it is due, of the years {_YEARS}."},
+    scheduled_at={
+        **MOMENT,
+        "pattern": _YEARS,
+        "description": f"When it is due, of the years {MIN_DUE_YEAR} to {MAX_DUE_YEAR}.",
+    },
     msg_id=MSG_ID
     | {"description": "Idempotency key: of a second job with it, the first one's id is returned."},
     parent_id=JOB_ID,
