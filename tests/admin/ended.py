@@ -129,9 +129,27 @@ def asked(client: Client, action: str, query: str = "", chosen: Any = None) -> s
     return form.fields["run"]
 
 
-def go_on(client: Client, signed: str, **more: str) -> Any:
-    """Send what a page of a run sends."""
+def begin(client: Client, signed: str, **more: str) -> Any:
+    """Send what the page that asks sends."""
     return client.post(RUN, {"run": signed, **more})
+
+
+def go_on(client: Client, address: str, **more: str) -> Any:
+    """Send what the page of a run sends."""
+    return client.post(address.partition("?")[0], more)
+
+
+def is_run(response: Any) -> bool:
+    """Return whether it leads to the page of a run, not back to the list."""
+    assert response.status_code == 302, (response.status_code, response.content[:2000])
+    return bool(response.headers["Location"].startswith(RUN))
+
+
+def begun(client: Client, signed: str) -> str:
+    """Begin a run; return the address of its page."""
+    response = begin(client, signed)
+    assert is_run(response)
+    return str(response.headers["Location"])
 
 
 def runs() -> Any:
@@ -139,13 +157,20 @@ def runs() -> Any:
     return LogEntry.objects.filter(content_type__model="failedjob")
 
 
-def to_the_end(client: Client, signed: str) -> str:
-    """Press Continue until the run has ended; return what the list then says."""
+def to_the_end(client: Client, signed: str = "", address: str = "") -> str:
+    """Press Continue until the run has ended; return what the list then says.
+
+    Args:
+        client: who presses.
+        signed: what the page that asks sends; "" for a run that has begun.
+        address: the page of a run that has begun.
+    """
+    response = begin(client, signed) if signed else go_on(client, address)
     for _ in range(50):
-        response = go_on(client, signed)
-        if response.status_code == 302:
+        if not is_run(response):
             return messages(look(client, response.headers["Location"]))
-        assert Page(response.content.decode()).refused == []
+        look(client, response.headers["Location"])
+        response = go_on(client, response.headers["Location"])
     raise AssertionError("the run did not come to an end")
 
 

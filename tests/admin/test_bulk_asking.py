@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
 from django.test import Client
 
 from tests.admin.ended import (
@@ -14,16 +15,19 @@ from tests.admin.ended import (
     FAILED,
     HOSTILE,
     NOW,
+    RUN,
     Staff,
     ask,
+    begin,
     dead,
-    go_on,
     letters,
     runs,
     to_the_end,
 )
 from tests.admin.html import Page
 from tests.admin.looking import look, messages
+from vtrr_django.admin.bulk import Run
+from vtrr_django.admin.bulk_ledger import Ledger
 from vtrr_django.models import FailedJob
 
 
@@ -355,4 +359,9 @@ def test_the_pages_take_few_queries(
     with django_assert_max_num_queries(15):
         response = client.post(f"{FAILED}?q=acme", sent)
     signed = shown(response).buttons["Requeue: 60 failed jobs"].fields["run"]
-    assert go_on(client, signed).status_code == 302
+    address = Ledger.of(Run.read(signed, User.objects.get(username="p0"))).number
+    with django_assert_max_num_queries(15):
+        look(client, f"{RUN}{address}/")
+    assert begin(client, signed).status_code == 302
+    with django_assert_max_num_queries(15):
+        assert "60 failed jobs requeued." in look(client, f"{RUN}{address}/").text

@@ -25,8 +25,11 @@ from tests.admin.ended import (
     Staff,
     add,
     asked,
+    begin,
+    begun,
     dead,
     go_on,
+    is_run,
     letters,
     runs,
     to_the_end,
@@ -91,13 +94,15 @@ def test_each_request_does_one_batch(alias: str, root: Client) -> None:
     ids = letters(alias, "one", 25) + letters(alias, "two", 10)
     signed = asked(root, "requeue")
 
+    address = begun(root, signed)
     for done in (10, 20, 30):
-        page = go_on(root, signed).content.decode()
-        assert f"{done} of 35 failed jobs requeued" in page
-        assert f'value="{done * 100 // 35}"' in page
+        page = look(root, address)
+        assert f"{done} of 35 failed jobs requeued" in page.text
+        [bar] = page.find("progress")
+        assert bar["value"] == str(done * 100 // 35)
         assert len(dead(alias)) == 35 - done
-    go_on(root, signed)
-    text = told(root, go_on(root, signed))
+        response = go_on(root, address)
+    text = told(root, response)
 
     assert "35 failed jobs requeued." in text
     assert "could not" not in text
@@ -177,17 +182,17 @@ def test_letters_that_are_far_apart_are_found_in_many_batches(
 
 def test_the_progress_is_told_to_a_script_as_numbers(declared: str, root: Client) -> None:
     letters(declared, "one", 15)
-    signed = asked(root, "discard", "?queue=one")
+    letters(declared, "one", 10)
+    address = begun(root, asked(root, "discard", "?queue=one")).partition("?")[0]
 
     def send() -> Any:
-        return root.post(RUN, {"run": signed}, headers={"accept": "application/json"}).json()
+        return root.post(address, headers={"accept": "application/json"}).json()
 
-    assert send() == {"percent": 66, "text": "10 of 15 failed jobs discarded", "trouble": ""}
-    send()
+    assert send() == {"percent": 80, "text": "20 of 25 failed jobs discarded", "trouble": ""}
     news = send()
 
     assert news == {"location": f"{FAILED}?queue=one"}
-    assert "15 failed jobs discarded." in messages(look(root, news["location"]))
+    assert "25 failed jobs discarded." in messages(look(root, news["location"]))
 
 
 # -- again, twice, by two ----------------------------------------------------------
@@ -199,13 +204,13 @@ def test_a_page_that_is_sent_again_goes_on_where_the_run_stands(
 ) -> None:
     ids = letters(alias, "one", 35)
     signed = asked(root, action)
-    first = go_on(root, signed).content.decode()
-    reloaded = go_on(root, signed).content.decode()
+    first = begun(root, signed)
+    assert "10 of 35 failed jobs" in look(root, first).text
+    again = begun(root, signed)
 
-    assert f"{10} of 35 failed jobs" in first
-    assert f"{20} of 35 failed jobs" in reloaded
-    again = re.findall(r'name="run" value="([^"]+)"', first)
-    assert "35 failed jobs" in to_the_end(root, again[0])
+    assert again == first
+    assert "20 of 35 failed jobs" in look(root, first).text
+    assert "35 failed jobs" in to_the_end(root, address=first)
     if action == "copy":
         assert parents(alias) == sorted(ids)
 
@@ -218,7 +223,7 @@ def test_a_run_that_has_ended_is_not_run_again(alias: str, root: Client, action:
     before = (dead(alias), live(alias))
     new = letters(alias, "one", 3)
 
-    text = told(root, go_on(root, signed))
+    text = told(root, begin(root, signed))
 
     assert "This had ended already: 5 failed jobs" in text
     assert (dead(alias) - set(new), live(alias)) == before
@@ -228,13 +233,12 @@ def test_a_run_that_has_ended_is_not_run_again(alias: str, root: Client, action:
 
 def test_letters_that_die_again_meanwhile_are_not_taken_twice(alias: str, root: Client) -> None:
     ids = letters(alias, "one", 20)
-    signed = asked(root, "requeue")
-    go_on(root, signed)
+    address = begun(root, asked(root, "requeue"))
     queue = get_queue("one")
     for leased in queue.lease(10):
         assert queue.fail(leased, "again")
 
-    assert "20 failed jobs requeued." in to_the_end(root, signed)
+    assert "20 failed jobs requeued." in to_the_end(root, address=address)
 
     assert len(dead(alias)) == 10
     assert dead(alias) | live(alias) == set(ids)
@@ -250,7 +254,9 @@ def test_letters_that_somebody_else_has_requeued_are_counted_as_such(
     text = to_the_end(root, signed)
 
     assert "8 failed jobs discarded." in text
-    assert "4 failed jobs could not be discarded: requeued or discarded by others" in text
+    gone = "4 failed jobs were gone when the run came to them: requeued or discarded by others, "
+    assert f"{gone}or by this run before its server process died." in text
+    assert "could not" not in text
     assert live(alias) == set(ids[:4])
 
 
@@ -258,10 +264,9 @@ def test_two_people_at_once_requeue_each_letter_once(alias: str, staff: Staff) -
     ids = letters(alias, "one", 40)
     clients = [staff("view_failedjob", "requeue_jobs") for _ in range(2)]
     signed = [asked(client, "requeue") for client in clients]
+    pages = [begun(client, text) for client, text in zip(clients, signed, strict=True)]
 
-    for client, text in [*zip(clients, signed, strict=True)] * 2:
-        go_on(client, text)
-    ends = [to_the_end(client, text) for client, text in zip(clients, signed, strict=True)]
+    ends = [to_the_end(client, address=one) for client, one in zip(clients, pages, strict=True)]
 
     counts = [
         int(found) for end in ends for found in re.findall(r"(\d+) failed jobs requeued", end)
@@ -306,19 +311,26 @@ def test_many_clicks_at_once_are_one_run(lasting: str, root: Client, action: str
         tab.cookies.load({name: one.value for name, one in root.cookies.items()})
         tabs.append(tab)
 
-    def run(tab: Client) -> Callable[[], int]:
-        def to_its_end() -> int:
-            for n in range(50):
-                if go_on(tab, signed).status_code == 302:
-                    return n
+    def run(tab: Client) -> Callable[[], str]:
+        def to_its_end() -> str:
+            response = begin(tab, signed)
+            for _ in range(200):
+                if not is_run(response):
+                    return told(tab, response)
+                response = go_on(tab, response.headers["Location"])
             raise AssertionError("the run did not come to an end")
 
         return to_its_end
 
-    in_threads(*(run(tab) for tab in tabs))
+    ends = in_threads(*(run(tab) for tab in tabs))
 
+    done = {"requeue": "requeued", "copy": "copied"}[action]
+    for end in ends:
+        assert f"50 failed jobs {done}." in end
+        assert "gone" not in end
+        assert "could not" not in end
     [entry] = runs()
-    assert '"state": "done", "taken": 50, "done": 50,' in entry.change_message
+    assert '"state": "done", "taken": 50, "done": {"one": 50}' in entry.change_message
     if action == "copy":
         assert parents(lasting) == sorted(ids)
     else:
@@ -331,14 +343,16 @@ def test_many_clicks_at_once_are_one_run(lasting: str, root: Client, action: str
 def test_a_run_is_stopped(alias: str, root: Client) -> None:
     letters(alias, "one", 35)
     signed = asked(root, "requeue", "?queue=one")
-    go_on(root, signed)
+    address = begun(root, signed)
 
-    response = go_on(root, signed, stop="1")
+    response = go_on(root, address, stop="1")
 
     assert response.headers["Location"] == f"{FAILED}?queue=one"
     assert "Stopped: 10 of 35 failed jobs requeued." in told(root, response)
-    assert "This had ended already: 10 failed jobs requeued." in told(root, go_on(root, signed))
-    assert "This had ended already" in told(root, go_on(root, signed, stop="1"))
+    again = "This had ended already: Stopped: 10 of 35 failed jobs requeued."
+    assert again in told(root, go_on(root, address))
+    assert again in told(root, go_on(root, address, stop="1"))
+    assert again in told(root, begin(root, signed))
     assert len(dead(alias)) == 25
 
 
@@ -351,11 +365,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     times: dict[str, int] = {}
 
     def unreliable(action: bulk.Action) -> bulk.Action:
-        def does(queue: Queue, ids: Any) -> list[str]:
+        def does(queue: Queue, ids: Any, once: str) -> list[str]:
             times[queue.name] = times.get(queue.name, 0) - 1
             if times[queue.name] == 0:
                 raise StoreUnavailable("database 'x' did not answer: <gone>")
-            return action.does(queue, ids)
+            return action.does(queue, ids, once)
 
         return replace(action, does=does)
 
@@ -365,40 +379,44 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     times.clear()
 
 
-@pytest.mark.parametrize("action", ["requeue", "discard"])
+@pytest.mark.parametrize("action", ["requeue", "copy", "discard"])
 def test_a_store_that_does_not_answer_costs_no_letter(
     alias: str, root: Client, failing: dict[str, int], action: str
 ) -> None:
     ids = [one for _ in range(15) for name in ("one", "two") for one in letters(alias, name)]
     signed = asked(root, action)
     failing["two"] = 2
-    go_on(root, signed)
+    address = begun(root, signed)
 
-    page = go_on(root, signed).content.decode()
+    text = told(root, go_on(root, address))
 
-    assert "database &#x27;x&#x27; did not answer: &lt;gone&gt;" in page
-    assert "15 of 30 failed jobs" in page  # the other queue's half of the batch
-    text = to_the_end(root, signed)
+    assert "Database 'x' did not answer: <gone>. Press Continue to go on." in text
+    # The other queue's half of the batch; copies are counted when all of a batch are there.
+    assert f"{10 if action == 'copy' else 15} of 30 failed jobs" in text
+    text = to_the_end(root, address=address)
     assert "30 failed jobs" in text
     assert "could not" not in text
-    assert dead(alias) == set()
-    assert live(alias) == (set(ids) if action == "requeue" else set())
+    assert "gone" not in text
+    assert dead(alias) == (set(ids) if action == "copy" else set())
+    assert parents(alias) == (sorted(ids) if action == "copy" else [])
+    if action != "copy":
+        assert live(alias) == (set(ids) if action == "requeue" else set())
 
 
-def test_letters_that_may_have_been_copied_are_not_copied_again(
-    alias: str, root: Client, failing: dict[str, int]
+def test_a_script_is_told_what_is_in_the_way(
+    declared: str, root: Client, failing: dict[str, int]
 ) -> None:
-    ids = letters(alias, "one", 30)
-    signed = asked(root, "copy")
+    letters(declared, "one", 30)
     failing["one"] = 2
-    go_on(root, signed)
-    assert "did not answer" in go_on(root, signed).content.decode()
+    address = begun(root, asked(root, "copy")).partition("?")[0]
 
-    text = to_the_end(root, signed)
+    news = root.post(address, headers={"accept": "application/json"}).json()
 
-    assert "20 failed jobs copied." in text
-    assert "10 failed jobs could not be copied" in text
-    assert parents(alias) == sorted(ids[:10] + ids[20:])
+    assert news == {
+        "percent": 33,
+        "text": "10 of 30 failed jobs copied",
+        "trouble": "database 'x' did not answer: <gone>",
+    }
 
 
 def test_a_letter_whose_record_is_spoilt_holds_up_no_other(alias: str, root: Client) -> None:
@@ -408,8 +426,8 @@ def test_a_letter_whose_record_is_spoilt_holds_up_no_other(alias: str, root: Cli
     text = to_the_end(root, asked(root, "copy"))
 
     assert "9 failed jobs copied." in text
-    assert "1 failed job could not be copied" in text
-    assert "or their record is spoilt" in text
+    assert "1 failed job could not be copied: its record is spoilt, or others held it." in text
+    assert "gone" not in text
     assert parents(alias) == sorted(ids)
 
 
@@ -431,7 +449,7 @@ def test_what_was_not_made_here_is_refused(declared: str, root: Client) -> None:
     tampered = f"{other.rpartition(':')[0]}:{signature}"
 
     for text in ("", "x", signed[:-2], f"{head}:", tampered, _forged(), "\0", "a:b:c"):
-        said = told(root, go_on(root, text))
+        said = told(root, begin(root, text))
         assert "Nothing was done. This was not sent from a page of this site." in said
 
     assert len(dead(declared)) == 3
@@ -447,7 +465,7 @@ def test_what_somebody_else_has_asked_for_is_refused(
     other = staff("view_failedjob", "requeue_jobs")
 
     for more in ({}, {"stop": "1"}):
-        text = told(other, go_on(other, signed, **more))
+        text = told(other, begin(other, signed, **more))
         assert "Nothing was done. This was asked for by somebody else" in text
 
     assert len(dead(declared)) == 3
@@ -458,7 +476,7 @@ def test_a_page_of_yesterday_is_refused(declared: str, root: Client, monkeypatch
     signed = asked(root, "discard")
     monkeypatch.setattr(bulk, "LASTS", -1)
 
-    assert "This page is more than a day old" in told(root, go_on(root, signed))
+    assert "This page is more than a day old" in told(root, begin(root, signed))
     assert len(dead(declared)) == 3
 
 
@@ -472,9 +490,9 @@ def test_a_run_whose_log_entry_was_deleted_ends(
         LogEntry.objects.all().delete()
         return bulk_step.step(run, ledger)
 
-    monkeypatch.setattr("vtrr_django.admin.bulk_views.step", deleted)
+    monkeypatch.setattr("vtrr_django.admin.bulk_page.step", deleted)
 
-    assert "The log entry of this run was deleted" in told(root, go_on(root, signed))
+    assert "The log entry of this run was deleted" in told(root, begin(root, signed))
     assert dead(declared) == set(ids)
 
 
@@ -486,7 +504,9 @@ def test_an_address_that_is_only_opened_does_nothing(declared: str, root: Client
 
 
 def test_batches_are_outside_any_transaction_of_the_request() -> None:
-    assert resolve(RUN).func._non_atomic_requests == set(connections)  # type: ignore[attr-defined]
+    for address in (RUN, f"{RUN}1/"):
+        view: Any = resolve(address).func
+        assert view._non_atomic_requests == set(connections)
 
 
 # -- the admin's log ---------------------------------------------------------------
@@ -498,7 +518,7 @@ def test_the_log_tells_of_a_run(alias: str, root: Client) -> None:
 
     [entry] = runs()
     assert entry.user == User.objects.get(username="root")
-    assert (entry.action_flag, entry.object_id) == (DELETION, None)
+    assert (entry.action_flag, entry.object_id) == (DELETION, f":{entry.pk}")
     assert entry.object_repr == "15 failed jobs (queue one, partition acme)"
     sentence = "Discard: 15 failed jobs (queue one, partition acme). Done: 15 discarded. [run "
     assert entry.get_change_message().startswith(sentence)
@@ -509,15 +529,14 @@ def test_the_log_tells_of_a_run(alias: str, root: Client) -> None:
 def test_the_log_tells_of_a_run_that_is_under_way(declared: str, root: Client) -> None:
     letters(declared, "one", 15)
     letters(declared, "gone", 2)
-    signed = asked(root, "requeue")
-    go_on(root, signed)
+    address = begun(root, asked(root, "requeue"))
 
     def told() -> str:
         return for_people(runs().get().get_change_message())
 
     words = "Requeue: 15 failed jobs (without 2 of queues with which nothing can be done)"
     assert told() == f"{words}. Not ended yet: 10 requeued."
-    go_on(root, signed, stop="1")
+    go_on(root, address, stop="1")
     assert told() == f"{words}. Stopped: 10 requeued."
     to_the_end(root, asked(root, "requeue", "?queue=one"))
     assert "Stopped" in for_people(runs().earliest("pk").change_message)
@@ -528,18 +547,29 @@ def test_what_others_write_in_the_log_is_left_as_it_is(text: str) -> None:
     assert for_people(text) == text
 
 
-def test_a_run_is_told_in_the_log_of_each_queue(alias: str, root: Client) -> None:
-    letters(alias, "one", 15)
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_run_is_told_in_the_log_of_each_queue(alias: str, root: Client, stopped: bool) -> None:
+    ids = letters(alias, "one", 15)
     letters(alias, "two", 1)
     letters(alias, "gone", 2)
+    get = {queue: f"/admin/vtrr_django/queuestate/{queue}/history/" for queue in ("one", "two")}
     signed = asked(root, "requeue")
-    go_on(root, signed)
-    to_the_end(root, signed)
+    get_queue("one").discard(ids[:1])
+    address = begun(root, signed)
 
-    for queue, counted in (("one", "15 failed jobs"), ("two", "1 failed job")):
-        page = look(root, f"/admin/vtrr_django/queuestate/{queue}/history/")
-        told = f"Requeue: {counted} of this queue, of 16 failed jobs (without 2 of queues"
-        assert page.text.count(told) == 1
+    of = "of this queue, of 16 failed jobs (without 2 of queues with which nothing can be done)"
+    begin_of_one, begin_of_two = f"Requeue: 15 failed jobs {of}.", f"Requeue: 1 failed job {of}."
+    assert look(root, get["one"]).text.count(f"{begin_of_one} Not ended yet.") == 1
+    assert look(root, get["two"]).text.count(f"{begin_of_two} Not ended yet.") == 1
+    if stopped:
+        go_on(root, address, stop="1")
+        ends = ("Stopped: 10 requeued.", "Stopped: 0 requeued.")
+    else:
+        to_the_end(root, address=address)
+        ends = ("Done: 14 requeued.", "Done: 1 requeued.")
+    assert look(root, get["one"]).text.count(f"{begin_of_one} {ends[0]}") == 1
+    assert look(root, get["two"]).text.count(f"{begin_of_two} {ends[1]}") == 1
+    assert "Not ended yet" not in look(root, get["one"]).text
     assert not LogEntry.objects.filter(object_id="gone").exists()
 
 

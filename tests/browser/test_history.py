@@ -97,7 +97,9 @@ def test_chosen_letters_are_requeued(boss: Browser, queue: Queue, scripts: bool)
         (one, 5, 3, 0),
         (two, 5, 3, 0),
     }
-    assert LogEntry.objects.filter(change_message__contains="Requeue").count() == 1
+    told = LogEntry.objects.filter(change_message__contains="Requeue")
+    assert {entry.content_type.model for entry in told} == {"failedjob", "queuestate"}
+    assert len(told) == 2
 
 
 def test_a_chosen_letter_is_copied(boss: Browser, queue: Queue) -> None:
@@ -183,17 +185,105 @@ def test_a_long_run_can_be_stopped_and_pressed_twice(boss: Browser, queue: Queue
     _go(boss, "Requeue")
     boss.press("Requeue: 50 failed jobs")
 
-    signed = boss.all("[name=run]")[0].get_attribute("value")
+    page = boss.path
 
     boss.press("Stop")
 
-    assert boss.messages == [f"Stopped: {BATCH} of 50 failed jobs requeued."]
+    stopped = f"Stopped: {BATCH} of 50 failed jobs requeued."
+    assert boss.messages == [stopped]
     assert len(_dead(queue)) == 50 - BATCH
     boss.run_scripts(True)
+    assert boss.post(page) == "opaqueredirect"
     boss.open(addresses.FAILED)
-    assert boss.post(f"{addresses.FAILED}run/", [("run", str(signed))]) == "opaqueredirect"
+    assert boss.messages == [f"This had ended already: {stopped}"]
+    boss.driver.back()
+    boss.open(page)
+    assert stopped in boss.text
+    boss.press("Back to the failed jobs")
+    assert boss.path == addresses.FAILED
+    assert len(_dead(queue)) == 50 - BATCH
+
+
+@one_store
+def test_a_run_is_gone_back_to_and_loaded_again(boss: Browser, queue: Queue) -> None:
+    fail(queue, *["acme"] * 50)
+    boss.run_scripts(False)
     boss.open(addresses.FAILED)
-    assert boss.messages == [f"This had ended already: {BATCH} failed jobs requeued."]
+    _tick(boss)
+    _go(boss, "Requeue")
+    boss.press("Requeue: 50 failed jobs")
+    page = boss.path
+    assert page.startswith(f"{addresses.FAILED}run/")
+
+    boss.leave(boss.driver.refresh)
+    assert f"{BATCH} of 50 failed jobs requeued" in boss.text
+    boss.open(addresses.FAILED)
+    boss.leave(boss.driver.back)
+    assert boss.path == page
+    assert f"{BATCH} of 50 failed jobs requeued" in boss.text
+    _pages_to_the_end(boss)
+    assert boss.messages == ["50 failed jobs requeued."]
+    boss.leave(boss.driver.back)
+    assert "50 failed jobs requeued." in boss.text
+    assert "Continue" not in boss.controls
+    assert _dead(queue) == set()
+
+
+@one_store
+@pytest.mark.parametrize("token", ["kept", "changed"])
+def test_a_script_says_that_its_session_has_ended_and_goes_on_after_a_log_in(
+    boss: Browser, person: Callable[..., Any], queue: Queue, token: str
+) -> None:
+    boss.allow("403 (Forbidden)")
+    fail(queue, *["acme"] * 50)
+    boss.run_scripts(False)
+    boss.open(addresses.FAILED)
+    _tick(boss)
+    _go(boss, "Requeue")
+    boss.press("Requeue: 50 failed jobs")
+    page = boss.path
+    boss.run_scripts(True)
+    boss.open(page)  # it waits until it is told to go on: this is not where the run began
+    session = boss.driver.get_cookie("sessionid")
+    assert session is not None
+    boss.driver.delete_cookie("sessionid")
+    if token == "changed":
+        cookie = boss.driver.get_cookie("csrftoken")
+        boss.driver.delete_cookie("csrftoken")
+        boss.driver.add_cookie(cookie | {"value": "x" * 32})
+    told = "You were logged out: log in again in another tab, then press Continue."
+
+    for _ in range(2):
+        boss.control("Continue").click()
+        until(lambda: told in boss.text and "Continue" in boss.controls, "the page to say so")
+    assert boss.path == page
+    assert len(_dead(queue)) == 50 - BATCH
+    boss.driver.add_cookie(session)
+    boss.control("Continue").click()
+    _arrive(boss)
+
+    assert boss.messages == ["50 failed jobs requeued."]
+    assert _dead(queue) == set()
+
+
+@one_store
+def test_a_page_of_somebody_elses_run_shows_it_and_does_nothing(
+    boss: Browser, person: Callable[..., Any], queue: Queue
+) -> None:
+    fail(queue, *["acme"] * 50)
+    boss.run_scripts(False)
+    boss.open(addresses.FAILED)
+    _tick(boss)
+    _go(boss, "Requeue")
+    boss.press("Requeue: 50 failed jobs")
+    page = boss.path
+    boss.run_scripts(True)
+    boss.sign_in(person("other", "view_failedjob", "requeue_jobs"))
+
+    boss.open(f"{page}?go=1")
+
+    assert "Asked for by boss; only they can go on with it or stop it." in boss.text
+    assert not {"Continue", "Stop"} & set(boss.controls)
     assert len(_dead(queue)) == 50 - BATCH
 
 
@@ -209,7 +299,7 @@ def test_what_somebody_else_has_requeued_meanwhile_is_said(boss: Browser, queue:
     _arrive(boss)
 
     assert boss.messages[0] == "1 failed job requeued."
-    assert boss.messages[1].startswith("1 failed job could not be requeued")
+    assert boss.messages[1].startswith("1 failed job was gone when the run came to it: requeued")
     assert _live(queue) == set(letters)
     boss.open(addresses.FAILED)
     assert boss.all(IDS) == []

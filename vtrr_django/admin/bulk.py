@@ -143,7 +143,7 @@ class Run:
         return self.user == str(user.pk)
 
     @classmethod
-    def kept(cls, text: str, *, lasts: float | None = None) -> Run:
+    def kept(cls, text: str, *, lasts: int | None = None) -> Run:
         """Undo :meth:`signed`, whoever it is for; ``lasts`` is how old it may be, in seconds.
 
         Raises:

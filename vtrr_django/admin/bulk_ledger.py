@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -30,6 +30,10 @@ STOPPED: Final = "stopped"
 
 _ENDED: Final = {RUNNING: "Not ended yet", DONE: "Done", STOPPED: "Stopped"}
 _GONE: Final = "The log entry of this run was deleted; choose the jobs again."
+_UNREADABLE: Final = (
+    "The log entry of this run cannot be read any more, as when SECRET_KEY has changed; "
+    "choose the jobs again."
+)
 _MARK: Final = "[run "
 _LONGEST_REPR: Final = 200
 
@@ -125,10 +129,13 @@ class Ledger:
         """
         entries = _entries(number).filter(content_type=_kind(FailedJob))
         text = entries.values_list("change_message", flat=True).first() or ""
-        head, mark, tail = text.rpartition(_MARK)
+        _, mark, tail = text.rpartition(_MARK)
         if not mark:
             raise NotOurs(_GONE)
-        return cls(Run.kept(tail.split(" ")[1]), number)
+        try:
+            return cls(Run.kept(tail.split(" ")[1]), number)
+        except (NotOurs, IndexError) as error:
+            raise NotOurs(_UNREADABLE) from error
 
     def who(self) -> str:
         """Return the name of the user whose run it is."""

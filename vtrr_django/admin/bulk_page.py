@@ -113,17 +113,16 @@ def _outcome(run: Run, progress: Progress) -> Iterator[tuple[int, str]]:
     missing = max(0, run.total - done - refused)
     kept = min(progress.kept, missing)
     if kept:
-        yield (
-            messages.WARNING,
-            f"{jobs(kept)} could not be {verb}: their record is spoilt, or others held it.",
-        )
+        whose, them = ("its", "it") if kept == 1 else ("their", "them")
+        why = f"{whose} record is spoilt, or others held {them}"
+        yield messages.WARNING, f"{jobs(kept)} could not be {verb}: {why}."
     if gone := missing - kept:
-        or_this = "" if run.action.stays else (", or by this run before its server process died")
-        yield (
-            messages.WARNING,
-            f"{jobs(gone)} {'was' if gone == 1 else 'were'} gone when the run came to them: "
-            f"requeued or discarded by others{or_this}.",
-        )
+        were, them = ("was", "it") if gone == 1 else ("were", "them")
+        told = f"{jobs(gone)} {were} gone when the run came to {them}: "
+        told += "requeued or discarded by others"
+        if not run.action.stays:
+            told += ", or by this run before its server process died"
+        yield messages.WARNING, f"{told}."
 
 
 # -- the page ----------------------------------------------------------------------

@@ -57,12 +57,13 @@ def ask(
         back=request.GET.urlencode(),
         left=left,
     )
+    site = model_admin.admin_site.name
     context = {
         "counts": [(queue, markup.number(n)) for queue, n, _ in counts],
         "refusals": [(markup.number(n), why) for n, why in refusals],
+        "signed": run.signed(),
+        "run_url": reverse("admin:vtrr_django_failedjob_run", current_app=site),
     }
-    address = reverse("admin:vtrr_django_failedjob_run", current_app=model_admin.admin_site.name)
-    context |= {"signed": run.signed(), "run_url": address}
     return page(model_admin, request, "confirm", run, context)
 
 
