@@ -47,7 +47,18 @@ DATABASES = pytest.StashKey[list[str]]()
 
 LONG = tuple(
     f"tests/{name}"
-    for name in ("beat", "browser", "celery", "chaos", "client", "example", "races", "test_readme")
+    for name in (
+        *(
+            "api/test_serve",
+            "api/test_schemathesis",
+            "beat",
+            "browser",
+            "celery",
+            "chaos",
+            "client",
+        ),
+        *("commands/importing", "example", "races", "test_readme"),
+    )
 )
 
 
