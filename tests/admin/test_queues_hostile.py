@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.db.models import F
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -21,7 +22,7 @@ from tests.contract.jobs import job, put
 from tests.contract.stores import STORES
 from vtrr_django import Queue, get_queue
 from vtrr_django.admin import queue_pages
-from vtrr_django.models import QueueSample
+from vtrr_django.models import QueueSample, WorkerSighting
 
 HOSTILE = [
     "</pre><script>alert(1)</script>",
@@ -184,3 +185,44 @@ def test_a_search_beyond_what_a_page_looks_at_needs_few_queries(
         page = look(client, path)
     assert len(captured) <= MOST_QUERIES, "\n".join(q["sql"] for q in captured.captured_queries)
     assert "tenant-519" in page.text
+
+
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_a_page_that_finds_workers_idle_needs_few_queries(
+    settings: Any, staff: Callable[..., Client]
+) -> None:
+    made = STORES["sqlite"]()
+    names = [made.new_name() for _ in range(10)]
+    settings.VTRR = {"QUEUES": {name: made.settings() for name in names}}
+    queue = get_queue(names[0])
+    put(queue.engine, "acme", "globex")
+    made.advance(queue.name, 3600)
+    queue.measure("idle")
+    long_ago = F("started_at") - 3_600_000_000
+    WorkerSighting.objects.filter(worker_id="idle").update(started_at=long_ago)
+    client = staff("view_queuestate", "steer_queues")
+    path = address("detail", queue.name)
+    look(client, path)
+
+    with CaptureQueriesContext(connections["default"]) as captured:
+        page = look(client, path)
+    assert "Workers are alive, but without a job for" in page.text
+    assert len(captured) <= MOST_QUERIES, "\n".join(q["sql"] for q in captured.captured_queries)
+
+
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_the_scheduled_jobs_of_a_tenant_need_few_queries_whatever_their_priorities(
+    settings: Any, staff: Callable[..., Client]
+) -> None:
+    queue = declare(settings, "sqlite")
+    jobs = [job("acme", priority=n % 201 - 100, delay=3600.0 + n) for n in range(400)]
+    queue.engine.enqueue(jobs, {})
+    client = staff("view_queuestate")
+    first = queue.jobs("scheduled", partition_key="acme")
+    path = address("jobs", queue.name, "scheduled") + f"?key=acme&after={first.next}"
+    look(client, path)
+
+    with CaptureQueriesContext(connections["default"]) as captured:
+        page = look(client, path)
+    assert jobs[60].id in page.text
+    assert len(captured) <= MOST_QUERIES, "\n".join(q["sql"] for q in captured.captured_queries)

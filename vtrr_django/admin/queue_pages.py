@@ -18,9 +18,10 @@ from vtrr_django.admin.tenants import MOST, rows_of
 from vtrr_django.admin.visit import Visit
 from vtrr_django.domain.job import PartitionStats, QueueStats
 from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
+from vtrr_django.engines.sql.store import Store
 from vtrr_django.exceptions import ConfigurationError, ValidationError
 from vtrr_django.figures.reading import ALIVE, Minute, Reader, SeenWorker, Tenant
-from vtrr_django.health import check_health
+from vtrr_django.health import check_workers
 from vtrr_django.overview import TROUBLE, Overview, Still, history_counts, overviews
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues
@@ -152,6 +153,7 @@ class Looked:
     past: dict[str, Tenant] = field(default_factory=dict)
     workers: list[SeenWorker] = field(default_factory=list)
     now: datetime | None = None
+    store: Store | None = None
     more: bool = False
     trouble: str = ""
 
@@ -233,6 +235,7 @@ def _look_back(queue: Queue, looked: Looked) -> None:
     store = Still(alias)
     if stats is not None and stats.now is not None and queue.engine.transaction_alias == alias:
         store.set_now(to_microseconds(stats.now))  # the same clock
+    looked.store = store
     reader = Reader(queue.name, store)
     looked.now = from_microseconds(store.now())
     [(looked.completed, looked.failed)] = history_counts(store, [queue.name]).values()
@@ -244,17 +247,23 @@ def _look_back(queue: Queue, looked: Looked) -> None:
 def _idle_workers(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[str]:
     """Return what a health check has against workers that take nothing though jobs wait."""
     stats, now = looked.stats, looked.now
-    if not alive or stats is None or now is None or stats.oldest_wait_seconds <= ALIVE.seconds:
+    if (
+        not alive
+        or stats is None
+        or now is None
+        or looked.store is None
+        or stats.oldest_wait_seconds <= ALIVE.seconds
+    ):
         return []
     if any(one.holding or now - (one.leased_at or one.started_at) <= ALIVE for one in alive):
         return []
     # It asks for more than the page needs: so only when something seems wrong.
-    return [
-        f"Workers are {one.sentence}"
-        for health in check_health([queue]).queues
-        for one in health.findings
-        if one.id == "workers" and one.status != "ok"
-    ]
+    try:
+        totals = Reader(queue.name, looked.store).totals()
+        found = check_workers(queue, stats, totals, workers=alive, partitions=looked.partitions)
+    except TROUBLE as error:
+        return [str(error)]
+    return [] if found.status == "ok" else [f"Workers are {found.sentence}"]
 
 
 def _is_alive(worker: SeenWorker, now: datetime | None) -> bool:

@@ -31,7 +31,10 @@ LOOPBACK: Final = "loopback"
 
 _KEY = secrets.token_hex(32)
 _LOCAL_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
-_FORWARDED = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP")
+_FORWARDED = (
+    *("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_CLIENT_IP"),
+    *("HTTP_CF_CONNECTING_IP", "HTTP_TRUE_CLIENT_IP", "HTTP_X_ORIGINAL_"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,14 +85,17 @@ def authenticate(request: HttpRequest, body: bytes) -> Caller:
     return caller
 
 
-def authorize(caller: Caller, request: HttpRequest, *, read: bool, permission: str) -> None:
+def authorize(caller: Caller, request: HttpRequest, *, read: bool, permission: str | None) -> None:
     """Let staff do what they may, if it is they who want it.
 
     Raises:
-        Refused: they lack the permission, or a write comes without CSRF token (403).
+        Refused: they lack the permission, nobody of them may (None), or a write comes without
+            CSRF token (403).
     """
     if caller.user is None:
         return
+    if permission is None:
+        raise Refused(403, "expected a worker, which has the secret, got a user of the site")
     if not read:
         check = _Csrf(_no_response)
         check.process_request(request)
@@ -179,8 +185,9 @@ def _is_local(request: HttpRequest) -> bool:
     """Return whether a request was made on this machine, as far as that can be told.
 
     Its ``Host`` must be local too, or a page anywhere could have its name resolve to this
-    machine. What a proxy passes on comes from this machine as well: it gives itself away by a
-    header, or (nginx, whose default sends none) by HTTP/1.0.
+    machine. What a proxy passes on comes from this machine as well: most give themselves away by
+    a header, or (nginx before 1.29.7, whose default sends none) by HTTP/1.0. Not all do, which
+    the README says: with a proxy, a secret.
     """
     meta = request.META
     if any(name.startswith(_FORWARDED) for name in meta):

@@ -74,7 +74,7 @@ def _lease_seconds(fields: Fields) -> float | None:
     return fields.seconds_or_none("visibility_timeout", SHORTEST_LEASE, LONGEST_LEASE)
 
 
-@endpoint(read=False)
+@endpoint(read=False, permission=None)
 def claim(call: Call) -> Any:
     """Lease jobs; wait for them, if the caller wants to and may."""
     wanted = Claim.of(call)
@@ -85,7 +85,7 @@ def claim(call: Call) -> Any:
     return answer_jobs(call.queue, waits.poll(look, wanted.wait, call.request))
 
 
-@endpoint(read=False)
+@endpoint(read=False, permission=None)
 def finish(call: Call) -> Any:
     """End leases and lease more, in one transaction: what workers do all the time."""
     call.only("outcomes", "claim")
@@ -127,7 +127,7 @@ def _wait(call: Call, wanted: Claim) -> list[LeasedJob]:
     return waits.poll(look, wanted.wait, call.request)
 
 
-@endpoint(read=False)
+@endpoint(read=False, permission=None)
 def renew(call: Call) -> Any:
     """Renew leases. Whoever says its ``worker_id`` is known to be alive."""
     call.only("leases", "visibility_timeout", "worker_id")
@@ -148,20 +148,20 @@ def renew(call: Call) -> Any:
     return {"done": spread(renewals, done)}
 
 
-@endpoint(read=False, query=("token", "runtime"))
+@endpoint(read=False, permission=None, query=("token", "runtime"))
 def ack(call: Call, job_id: str) -> Any:
     """End a lease: the job is completed."""
     return _end(call, OutcomeKind.ACK, Lease.of(call, check_job_id(job_id, "id")))
 
 
-@endpoint(read=False)
+@endpoint(read=False, permission=None)
 def fail(call: Call) -> Any:
     """End a lease: the job is a dead letter."""
     call.only("id", "token", "reason", "error_class", "traceback", "runtime")
     return _end(call, OutcomeKind.FAIL, Lease.of(call))
 
 
-@endpoint(read=False)
+@endpoint(read=False, permission=None)
 def change(call: Call, job_id: str) -> Any:
     """Snooze, retry or release a job, or renew its lease."""
     action = call.choice("action", tuple(ACTIONS))

@@ -47,6 +47,8 @@ __all__ = ["Call", "Endpoint", "Fields", "Refused", "answer", "endpoint", "not_f
 VIEW: Final = "vtrr_django.view_queuestate"
 STEER: Final = "vtrr_django.steer_queues"
 REQUEUE: Final = "vtrr_django.requeue_jobs"
+ENQUEUE: Final = "vtrr_django.enqueue_jobs"
+PAYLOADS: Final = "vtrr_django.see_payloads"
 
 _AWAY: Final = (StoreUnavailable, ConfigurationError, OperationalError, InterfaceError)
 _STATUSES: Final = {
@@ -67,6 +69,7 @@ class Call(Fields):
         user_name: who asks: "vtrr" (has the secret), a member of staff, "loopback", "" (anybody).
         body: the JSON object; empty where the method has none.
         query: single values by name.
+        may_see_payloads: whether who asks may see arguments of jobs, and what errors say of them.
     """
 
     request: HttpRequest
@@ -74,6 +77,7 @@ class Call(Fields):
     body: Mapping[str, Any]
     query: Mapping[str, str]
     known_queue: Queue | None
+    may_see_payloads: bool = False
 
     @property
     def queue(self) -> Queue:
@@ -99,14 +103,14 @@ class Endpoint:
     Attributes:
         handler: gets the call, and what the path holds besides a queue, by name.
         read: whether it changes nothing.
-        permission: what staff need.
+        permission: what staff need; None: it is no business of theirs.
         auth: False: everybody may.
         query: names that the query may have.
     """
 
     handler: Handler
     read: bool
-    permission: str
+    permission: str | None
     auth: bool
     query: tuple[str, ...]
 
@@ -136,6 +140,8 @@ class Endpoint:
             body=body,
             query=query,
             known_queue=queue,
+            may_see_payloads=bool(caller.name)
+            and (caller.user is None or caller.user.has_perm(PAYLOADS)),
         )
         found = self.handler(call, **others)
         return found if isinstance(found, HttpResponseBase) else answer(found)
@@ -144,17 +150,21 @@ class Endpoint:
 def endpoint(
     *,
     read: bool,
-    permission: str | None = None,
+    permission: str | None = "",
     auth: bool = True,
     query: tuple[str, ...] = (),
 ) -> Callable[[Handler], Endpoint]:
-    """Say what a handler asks for; ``permission`` is by default to view, or to steer, queues."""
+    """Say what a handler asks for.
+
+    ``permission`` is by default to view, or to steer, queues; None: no member of staff may, for
+    it is what workers do.
+    """
 
     def declare(handler: Handler) -> Endpoint:
         return Endpoint(
             handler=handler,
             read=read,
-            permission=permission or (VIEW if read else STEER),
+            permission=(VIEW if read else STEER) if permission == "" else permission,
             auth=auth,
             query=query,
         )

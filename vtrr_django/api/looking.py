@@ -22,6 +22,9 @@ MINUTE_FIELDS: Final = (
 )
 
 
+HIDDEN: Final = "(hidden: seeing it needs the permission see_payloads)"
+
+
 @endpoint(read=True)
 def queues(call: Call) -> Any:
     """Return every queue; one that does not answer says so."""
@@ -50,7 +53,10 @@ def _told(one: Overview) -> dict[str, Any]:
 @endpoint(read=True)
 def stats(call: Call) -> Any:
     """Return the counts of a queue, and its most recent runs and failures."""
-    return tended(call).stats()
+    told = tended(call).stats()
+    if not call.may_see_payloads:
+        told["recent_failures"] = [{**one, "reason": HIDDEN} for one in told["recent_failures"]]
+    return told
 
 
 @endpoint(read=True, query=("partition_key", "limit"))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.utils.module_loading import autodiscover_modules
 
-from vtrr_django.api.endpoint import Call, Fields, answer, endpoint
+from vtrr_django.api.endpoint import ENQUEUE, Call, Fields, answer, endpoint
 from vtrr_django.api.upkeep import tended
 from vtrr_django.domain.job import MAX_PRIORITY, MAX_WEIGHT, MIN_PRIORITY, MIN_WEIGHT
 from vtrr_django.domain.values import describe
@@ -21,7 +21,7 @@ JOB_KEYS: Final = ("task", "partition_key", *ITEM_KEYS)
 """What a job may say."""
 
 
-@endpoint(read=False)
+@endpoint(read=False, permission=ENQUEUE)
 def publish(call: Call) -> Any:
     """Store one job, or the jobs of a list.
 

@@ -180,6 +180,18 @@ class Reader:
         return [SeenWorker(**row) for row in found]
 
 
+def busy_workers(store: Store, queues: Sequence[str], since: datetime) -> set[str]:
+    """Return the workers of queues of one database, seen since then, that hold a lease.
+
+    Raises:
+        StoreUnavailable: the database cannot be reached, or lacks the tables.
+    """
+    rows = WorkerSighting.objects.using(store.alias).filter(
+        queue__in=queues, seen_at__gte=since, holding__gt=0
+    )
+    return store.persist(lambda: set(rows.values_list("worker_id", flat=True)))
+
+
 def _of(partition_keys: Sequence[str], samples: Any) -> Iterator[Any]:
     """Split a query into those that find the samples of so many keys as go into one."""
     keys = list(dict.fromkeys(partition_keys))

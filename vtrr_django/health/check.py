@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from vtrr_django.domain.job import PartitionStats, QueueStats
 from vtrr_django.exceptions import ConfigurationError
+from vtrr_django.figures.reading import SeenWorker, Totals
 from vtrr_django.health.judging import judge
-from vtrr_django.health.looking import Looker
+from vtrr_django.health.looking import Look, Looker
 from vtrr_django.health.report import Finding, HealthReport
+from vtrr_django.health.workers import judge_workers
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues
+
+
+def check_workers(
+    queue: Queue,
+    depth: QueueStats,
+    totals: Totals,
+    *,
+    workers: Sequence[SeenWorker],
+    partitions: Sequence[PartitionStats],
+) -> Finding:
+    """Judge the workers of one queue as :func:`check_health` does, by what is known already.
+
+    Args:
+        queue: which.
+        depth: how it stands.
+        totals: its figures.
+        workers: those that are alive.
+        partitions: those with the most ready jobs, up to 10,000.
+
+    Raises:
+        ConfigurationError: settings are wrong.
+    """
+    return judge_workers(Look.knowing(queue, depth, workers, partitions), depth, totals)
 
 
 def check_health(queues: Iterable[Queue] | None = None) -> HealthReport:

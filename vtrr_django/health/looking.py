@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import cached_property
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from typing import Final, TypeVar
 
 from vtrr_django.connections import DjangoHooks
 from vtrr_django.domain.job import JobInfo, PartitionStats, QueueStats
+from vtrr_django.engines.sql.store import Store
 from vtrr_django.exceptions import VTRRError
-from vtrr_django.figures.reading import ALIVE, SeenWorker, Totals
+from vtrr_django.figures.reading import ALIVE, SeenWorker, Totals, busy_workers
 from vtrr_django.queue import Queue
+from vtrr_django.registry import all_queues
 
 T = TypeVar("T")
 
@@ -69,6 +71,31 @@ class Look:
         self._store = config.place
         self._in_database = config.place == (config.engine, config.database)
         self._figures = ("figures", config.database)
+
+    @classmethod
+    def knowing(
+        cls,
+        queue: Queue,
+        depth: QueueStats,
+        workers: Sequence[SeenWorker],
+        partitions: Sequence[PartitionStats],
+    ) -> Look:
+        """Return a look that need not ask again for what somebody has found out already.
+
+        Args:
+            queue: which.
+            depth: how it stands.
+            workers: those that are alive.
+            partitions: those with the most ready jobs, ``MOST_PARTITIONS`` at least.
+        """
+        look = Looker().look(queue)
+        # As a cached property keeps what it has computed.
+        vars(look).update(
+            _depth=(depth, ""),
+            workers=list(workers),
+            waiting=[one for one in partitions if one.ready],
+        )
+        return look
 
     @cached_property
     def _depth(self) -> tuple[QueueStats | None, str]:
@@ -131,6 +158,19 @@ class Look:
         """Return the scheduled jobs that are due first, or the leases that run out first."""
         page, _ = self.looker.ask(self._store, lambda: self.queue.jobs(state, limit=limit))
         return [] if page is None else page.jobs
+
+    def busy(self, since: datetime) -> set[str]:
+        """Return the workers of any queue, seen since then, that hold a lease."""
+        busy: set[str] = set()
+        names: dict[str, list[str]] = {}
+        for queue in all_queues():
+            names.setdefault(queue.config.database, []).append(queue.name)
+        for alias, queues in names.items():
+            found, _ = self.looker.ask(
+                ("figures", alias), partial(busy_workers, Store(alias), queues, since)
+            )
+            busy |= found or set()
+        return busy
 
     def ended(self, past: timedelta) -> int:
         """Return how many jobs were completed or became dead letters in the time ``past``."""

@@ -11,7 +11,6 @@ from vtrr_django.domain.job import PartitionStats, QueueStats
 from vtrr_django.figures.reading import ALIVE, SeenWorker, Totals
 from vtrr_django.health.looking import Look
 from vtrr_django.health.report import Finding, Status
-from vtrr_django.registry import all_queues
 
 STALL_SECONDS: Final = 60.0
 """How long a worker may take nothing while jobs wait that it could take.
@@ -115,12 +114,7 @@ def _idle(look: Look, totals: Totals) -> list[SeenWorker]:
         return []
     # A station of Celery has an id for each queue: what they share is the process.
     whole = look.queue.config.celery_queue is None
-    busy = {
-        _who(worker.worker_id, whole=whole)
-        for queue in all_queues()
-        for worker in look.looker.look(queue).workers
-        if worker.holding
-    }
+    busy = {_who(worker_id, whole=whole) for worker_id in look.busy(totals.now - ALIVE)}
     return [worker for worker in idle if _who(worker.worker_id, whole=whole) not in busy]
 
 

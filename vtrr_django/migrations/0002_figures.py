@@ -172,6 +172,7 @@ class Migration(migrations.Migration):
                     ("see_payloads", "Can see arguments and error texts of jobs"),
                     ("steer_queues", "Can pause and resume, reclaim, and set shares and limits"),
                     ("requeue_jobs", "Can requeue, copy and discard dead letters"),
+                    ("enqueue_jobs", "Can enqueue jobs over HTTP"),
                     ("purge_queues", "Can cancel and purge jobs that wait"),
                 ],
                 "verbose_name": "queue",

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from vtrr_django.domain.cursor import bad_cursor, read_cursor, write_cursor
-from vtrr_django.domain.job import MAX_PRIORITY, JobInfo, JobPage
+from vtrr_django.domain.job import MAX_PRIORITY, MIN_PRIORITY, JobInfo, JobPage
 from vtrr_django.domain.states import State
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Row, Store, marks
@@ -75,6 +75,9 @@ _SCHEDULED = _Listing(State.SCHEDULED, "vtrr_job_line", _BY_DUE)
 
 _ALL = ", ".join(_Job._fields)
 
+_UNITED = 250
+"""Statements in one: SQLite takes 500."""
+
 _Found = tuple[Row, _Job | None]
 """A place in a listing, and the job that was found there, unless it has gone since."""
 
@@ -136,30 +139,44 @@ class Browser:
         Comparing whole rows, ``(a, b) > (x, y)``, would be one statement; but not every
         database answers that from an index. So first those with the same a, then the others.
         """
-        using = self.store.dialect.using(listing.index)
         found: list[Row] = []
+        for sql, params in self._statements(listing, columns, fixed, place):
+            found += self.store.read(sql, [*params, limit - len(found)])
+            if len(found) == limit:
+                break
+        return found
+
+    def _statements(
+        self,
+        listing: _Listing,
+        columns: str,
+        fixed: Mapping[str, Any],
+        place: Sequence[Any] | None,
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """Yield statements that read on from a place one after the other; each lacks its limit."""
+        using = self.store.dialect.using(listing.index)
         for same, beyond in _steps(list(listing.order), place):
             equal = {**fixed, **same}
             where = "".join(f" AND {column} = %s" for column in equal)
             where += "".join(f" AND {column} > %s" for column in beyond)
             order = ", ".join(column for column in listing.order if column not in same)
-            found += self.store.read(
+            sql = (
                 f"SELECT {columns} FROM {JOB}{using} WHERE queue = %s AND state = %s"
-                f"{listing.condition}{where} ORDER BY {order} LIMIT %s",
-                [self.name, listing.state, *equal.values(), *beyond.values(), limit - len(found)],
+                f"{listing.condition}{where} ORDER BY {order} LIMIT %s"
             )
-            if len(found) == limit:
-                break
-        return found
+            yield sql, [self.name, listing.state, *equal.values(), *beyond.values()]
 
     def _find_scheduled(self, key: str, place: Sequence[Any] | None, limit: int) -> list[_Found]:
         """Find one partition's scheduled jobs: by priority, for so an index has them."""
         columns = ", ".join(_BY_DUE)
-        places: list[Row] = []
-        for precedence in self._precedences(key):
-            fixed = {"partition_key": key, "precedence": precedence}
-            places += self._slice(_SCHEDULED, columns, fixed, place, limit)
-        chosen = sorted(places)[:limit]
+        statements = [
+            (sql, [*params, limit])
+            for precedence in self._precedences(key)
+            for sql, params in self._statements(
+                _SCHEDULED, columns, {"partition_key": key, "precedence": precedence}, place
+            )
+        ]
+        chosen = sorted(self._united(statements))[:limit]
         if not chosen:
             return []
         rows = self.store.read(
@@ -169,22 +186,29 @@ class Browser:
         jobs = {job.seq: job for job in map(_Job._make, rows)}
         return [(one, jobs.get(one[1])) for one in chosen]
 
-    def _precedences(self, key: str) -> Iterator[int]:
-        """Yield the priorities, negated, of one partition's scheduled jobs: a probe for each.
+    def _precedences(self, key: str) -> list[int]:
+        """Return the priorities, negated, of one partition's scheduled jobs: a probe for each.
 
-        Not one recursive statement for all: MariaDB answers each of its steps from the start.
+        Not DISTINCT, which walks through all of them, nor one recursive statement: MariaDB
+        answers each of its steps from the start.
         """
-        last = -MAX_PRIORITY - 1
-        while True:
-            [(precedence,)] = self.store.read(
-                f"SELECT MIN(precedence) FROM {JOB} WHERE queue = %s AND state = %s "
-                "AND partition_key = %s AND precedence > %s",
-                [self.name, State.SCHEDULED, key, last],
-            )
-            if precedence is None:
-                return
-            yield precedence
-            last = precedence
+        probe = (
+            f"SELECT precedence FROM {JOB}{self.store.dialect.using(_SCHEDULED.index)} "
+            "WHERE queue = %s AND state = %s AND partition_key = %s AND precedence = %s LIMIT 1"
+        )
+        every = range(-MAX_PRIORITY, -MIN_PRIORITY + 1)
+        rows = self._united([(probe, [self.name, State.SCHEDULED, key, one]) for one in every])
+        return [precedence for (precedence,) in rows]
+
+    def _united(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[Row]:
+        """Return the rows of all of them, in one trip to the database, or a few."""
+        found: list[Row] = []
+        for start in range(0, len(statements), _UNITED):
+            some = statements[start : start + _UNITED]
+            parts = (f"SELECT * FROM ({sql}) part_{n}" for n, (sql, _) in enumerate(some))
+            params = [value for _, values in some for value in values]
+            found += self.store.read(" UNION ALL ".join(parts), params)
+        return found
 
     # -- telling -------------------------------------------------------------------
 
