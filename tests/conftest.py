@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.db import connections
+from django.urls import clear_script_prefix
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
@@ -113,6 +114,13 @@ def _no_rows_left(
         for alias in request.config.stash.get(DATABASES, []):
             for model in apps.get_app_config("vtrr_django").get_models():
                 model._default_manager.using(alias).all().delete()
+
+
+@pytest.fixture(autouse=True)
+def _no_script_prefix() -> Iterator[None]:
+    """Leave no prefix: a request by WSGI lets all addresses of its thread begin with its own."""
+    yield
+    clear_script_prefix()
 
 
 @pytest.fixture(autouse=True)

@@ -138,18 +138,18 @@ def test_half_done_and_delivered_again(queue: Queue, monkeypatch: pytest.MonkeyP
     """The store is lost after some batches; meanwhile a tenant has come."""
     keys = [f"tenant-{number}" for number in range(3 * BATCH)]
     set_tenants(monkeypatch, lambda: keys)
-    store, calls = queue._store, iter([True, True, False])
+    store, calls = queue.engine.enqueue, iter([True, True, False])
 
     def unsteady(*args: Any) -> list[str]:
         if not next(calls):
             raise StoreUnavailable("gone")
         return store(*args)
 
-    monkeypatch.setattr(queue, "_store", unsteady)
+    monkeypatch.setattr(queue.engine, "enqueue", unsteady)
     with pytest.raises(StoreUnavailable):
         enqueue(said(queue, partitions=PATH), "m1")
     assert queue.stats()["ready"] == 2 * BATCH
-    monkeypatch.setattr(queue, "_store", store)
+    monkeypatch.setattr(queue.engine, "enqueue", store)
     keys.append("new")
     enqueue(said(queue, partitions=PATH), "m1")
     assert queue.stats()["ready"] == 3 * BATCH + 1

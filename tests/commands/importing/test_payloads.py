@@ -96,7 +96,11 @@ def test_a_task_takes_the_fields_as_keywords(queue: Queue, file: File) -> None:
         (FIELDS, ["--data-key=d", "--task=SendEmail"], "expected an object under 'd'"),
         ({"type": "Other", "data": FIELDS}, ["--task=SendEmail"], "leave --task out"),
         ({"type": "SendEmail", "data": {}}, [], "SendEmail.to: expected a string, got nothing"),
-        ({"type": "SendEmail", "data": {"to": 1}}, [], "SendEmail.to: expected a string, got 1"),
+        (
+            {"type": "SendEmail", "data": {"to": 1}},
+            [],
+            "SendEmail.to: expected a string, got a whole number",
+        ),
         ([1], [], "expected a JSON object, got a list"),
         ({}, [], "got no keys"),
     ],
