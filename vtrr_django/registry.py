@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable
 from vtrr_django.conf import DEFAULT_QUEUE, get_settings
 from vtrr_django.domain.job import QueueStats
 from vtrr_django.domain.values import check_queue_name
+from vtrr_django.engines.base import Engine
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
 from vtrr_django.queue import Queue
 
@@ -44,18 +45,22 @@ def depths(queues: Iterable[Queue]) -> dict[str, QueueStats | VTRRError]:
     for again.
     """
     found: dict[str, QueueStats | VTRRError] = {}
-    away: dict[Hashable, StoreUnavailable] = {}
-    groups: dict[Hashable, list[Queue]] = {}
+    groups: dict[Hashable, list[Engine]] = {}
     for queue in queues:
-        together = queue.config.engine == "orm"
-        groups.setdefault(queue.config.place if together else queue.name, []).append(queue)
-    for group in groups.values():
-        place, names = group[0].config.place, [queue.name for queue in group]
+        try:
+            engine = queue.engine
+        except ConfigurationError as error:
+            found[queue.name] = error
+            continue
+        alone = None if engine.counts_together else queue.name
+        groups.setdefault((type(engine), engine.config.place, alone), []).append(engine)
+    away: dict[Hashable, StoreUnavailable] = {}
+    for engines in groups.values():
+        place, names = engines[0].config.place, [engine.name for engine in engines]
         if place in away:
             found |= dict.fromkeys(names, away[place])
             continue
         try:
-            engines = [queue.engine for queue in group]
             found |= zip(names, type(engines[0]).depths(engines), strict=True)
         except StoreUnavailable as error:
             away[place] = error

@@ -219,7 +219,7 @@ def test_the_scheduled_jobs_of_a_tenant_need_few_queries_whatever_their_prioriti
     queue.engine.enqueue(jobs, {})
     client = staff("view_queuestate")
     first = queue.jobs("scheduled", partition_key="acme")
-    path = address("jobs", queue.name, "scheduled") + f"?key=acme&after={first.next}"
+    path = address("jobs", queue.name, "scheduled") + f"?partition=acme&after={first.next}"
     look(client, path)
 
     with CaptureQueriesContext(connections["default"]) as captured:

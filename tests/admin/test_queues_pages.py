@@ -185,6 +185,16 @@ def test_the_address_of_a_queue_that_cannot_be_is_not_found(root: Client) -> Non
     assert root.get("/admin/vtrr_django/queuestate/default_2F/change/").status_code == 404
 
 
+def test_who_may_not_view_queues_is_not_told_which_there_are(
+    settings: Any, staff: Callable[..., Client]
+) -> None:
+    queue = declare(settings, "sqlite")
+    client = staff("see_payloads")
+    for name in (queue.name, "no-such-queue"):
+        path = f"/admin/vtrr_django/queuestate/{name}/change/"
+        assert client.get(path).status_code == 403
+
+
 def test_a_paused_queue_says_why_its_jobs_wait(queue: Queue, root: Client) -> None:
     put(queue.engine, "acme")
     queue.pause()

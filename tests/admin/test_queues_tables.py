@@ -129,6 +129,9 @@ def test_durations_are_short(seconds: float | None, told: str) -> None:
 def test_numbers_are_grouped_and_parts_are_percents() -> None:
     assert markup.number(1234567) == "1,234,567"
     assert markup.number(0.25) == "0.25"
+    assert markup.number(0.1234567) == "0.1234567"
+    assert markup.number(0.1 + 0.2) == "0.3"
+    assert markup.number(1e6) == "1,000,000"
     assert markup.number(None) == "–"
     assert [markup.percent(one) for one in (None, 0.0, 0.004, 0.5, 1.0)] == [
         *("–", "0 %", "< 1 %", "50 %", "100 %")

@@ -68,6 +68,13 @@ def said(queue: Queue, **more: Any) -> dict[str, Any]:
 # -- one ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("given", [{"args": "swordfish"}, {"kwargs": "swordfish"}])
+def test_arguments_that_do_not_fit_are_not_told(queue: Queue, given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        enqueue(said(queue, partition_key="acme", **given), "m1")
+    assert "swordfish" not in str(caught.value)
+
+
 def test_one_job(queue: Queue) -> None:
     more = {"args": [7], "kwargs": {"flag": True}, "weight": 3, "priority": 5}
     [job_id] = enqueue(said(queue, partition_key="acme", **more), "m1")

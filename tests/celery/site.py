@@ -15,7 +15,6 @@ from typing import Any
 import kombu
 import redis
 from celery import Celery, _state
-from django.apps import apps
 
 from tests.celery.project.plan import Plan
 from tests.races.journal import Journal
@@ -106,7 +105,6 @@ class Site:
         for worker in self._workers:
             worker.kill()
         self._clear_servers()
-        self._clear_tables()
         self.app.close()
         _state._tls.current_app = self._current
         self.journal.close()
@@ -124,14 +122,6 @@ class Site:
                     for pattern in (f"{self.plan.run}:*", f"vtrr:{self.plan.run}-*"):
                         for key in client.scan_iter(pattern, count=1000):
                             client.delete(key)
-
-    def _clear_tables(self) -> None:
-        """Leave no rows of this run: tests in other files of this process look at all there are."""
-        names = [self.plan.name_of(queue) for queue in self.plan.queues]
-        for alias in {"default", self.plan.store.get("DATABASE", "default")}:
-            for model in apps.get_app_config("vtrr_django").get_models():
-                if any(field.name == "queue" for field in model._meta.get_fields()):
-                    model._default_manager.using(alias).filter(queue__in=names).delete()
 
     def worker(self, *arguments: str) -> Worker:
         """Start a worker; it ends with the site."""

@@ -232,7 +232,9 @@ def test_pruning_forgets_idle_tenants_and_changes_nobodys_turn(store: Store) -> 
     engine.prune(batch=7)
     assert store.remembered(engine.name) == {"set", "t1"}
     assert {one.partition_key for one in engine.partitions()} == {"set", "t1"}
-    assert engine.partitions(partition_key="set")[0].share == 2.0
+    [idle] = engine.partitions(partition_key="set")
+    assert (idle.share, idle.ready, idle.leased) == (2.0, 0, 0)
+    assert engine.partitions(partition_key="t7") == [], "it has neither jobs nor settings"
     assert len(drain(engine)) == 1
 
 

@@ -225,6 +225,7 @@ def test_depths_of_several_queues_are_told_apart(store: Store) -> None:
         (0, 0, 0, False),
         (0, 1, 1, True),
     ]
+    assert [one.partitions_waiting for one in found] == [2, 0, 0]
 
 
 def test_depth_asks_nothing_about_ended_jobs(store: Store) -> None:

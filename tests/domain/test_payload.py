@@ -417,3 +417,12 @@ def test_what_is_no_payload_is_refused(text):
     with pytest.raises(ValidationError, match=r"^payload: expected ") as caught:
         load_payload(text)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "text", ['"swordfish"', '["swordfish"]', '{"args": "swordfish"}', "swordfish"]
+)
+def test_a_spoilt_payload_is_refused_without_a_bit_of_it(text):
+    with pytest.raises(ValidationError) as caught:
+        load_payload(text)
+    assert "swordfish" not in str(caught.value)

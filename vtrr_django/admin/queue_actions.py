@@ -187,15 +187,14 @@ def purge(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
     """Ask whether so many jobs are to be removed; then remove them."""
     visit = Visit(model_admin, request, name, PURGE)
     queue = visit.queue
-    asked = request.POST if request.method == "POST" else request.GET
-    key = asked.get("partition" if request.method == "POST" else "key")
+    key = _key(visit) if request.method == "POST" else request.GET.get("key")
     trouble, ready, scheduled = "", 0, 0
     try:
         ready, scheduled = _waiting(queue, key)
     except (*TROUBLE, ValidationError) as error:
         trouble = str(error)
     if request.method == "POST":
-        seen = asked.get("seen", "")
+        seen = request.POST.get("seen", "")
         if trouble or not seen.isdecimal() or ready + scheduled <= int(seen[:_LONGEST_NUMBER]):
             _carry_out(visit, _purge)
             return HttpResponseRedirect(back(request, visit.links.to("detail", name)))

@@ -9,13 +9,11 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path
 
 from vtrr_django.admin import job_list, job_page, partition_page, queue_actions, queue_pages
-from vtrr_django.admin.links import Links
 from vtrr_django.admin.permissions import VIEW_QUEUES, may
 from vtrr_django.admin.visit import Visit, declared
 from vtrr_django.models import QueueState
@@ -105,7 +103,5 @@ class QueueStateAdmin(_ModelAdmin):
 
     def change_redirect(self, request: HttpRequest, quoted_name: str) -> HttpResponseRedirect:
         """Lead from the admin's log to the queue's page."""
-        if not may(request, VIEW_QUEUES):
-            raise PermissionDenied
-        links = Links(request, self.admin_site.name)
-        return HttpResponseRedirect(links.to("detail", declared(unquote(quoted_name)).name))
+        visit = Visit(self, request, unquote(quoted_name))
+        return HttpResponseRedirect(visit.links.to("detail", visit.queue.name))

@@ -229,11 +229,10 @@ def _decode(codec: _Codec, value: Any, path: _Path, unknown: OnUnknown) -> Any:
 
 def _undecodable(codec: _Codec, value: Any, path: _Path) -> ValidationError:
     """Return the refusal of an argument of a job, of which it tells only the kind."""
-    another = "another " if _kind(value) in codec.kinds else ""
-    got = describe_kind(value)
-    if another:
-        got = got.partition(" ")[2] or got
-    return ValidationError(_text(path), f"expected {codec.expected}, got {another}{got}")
+    problem = f"expected {codec.expected}, got {describe_kind(value)}"
+    if _kind(value) in codec.kinds:
+        problem += " that is not one"
+    return ValidationError(_text(path), problem)
 
 
 def _kind(value: object) -> str:

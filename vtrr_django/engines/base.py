@@ -55,6 +55,9 @@ class Engine(ABC):
     transaction_alias: str | None = None
     """The database whose open transaction an enqueue joins; None when it joins none."""
 
+    counts_together: bool = False
+    """Whether :meth:`depths` asks once for all queues of one place."""
+
     on_reclaimed: Callable[[Sequence[Reclaimed]], None]
     """Called after the commit with leases that ran out, whichever verb brought them back."""
 

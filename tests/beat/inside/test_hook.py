@@ -44,6 +44,14 @@ def test_migrate_makes_them_and_says_what_changes() -> None:
     assert [one["expire_seconds"] for one in table()] == [3]
 
 
+def test_migrate_says_what_it_leaves_alone() -> None:
+    five = IntervalSchedule.objects.create(every=5, period="seconds")
+    PeriodicTask.objects.create(name=RECLAIM, task="else", interval=five)
+    with queues(uploads=UPLOADS):
+        said = migrate()
+    assert any(line.startswith(f"Periodic task {RECLAIM}: left alone") for line in said), said
+
+
 def test_an_edit_survives_a_migrate() -> None:
     with queues(uploads=UPLOADS):
         migrate()

@@ -43,9 +43,5 @@ def make_rows(*, using: str, verbosity: int = 1, **kwargs: Any) -> None:
         return
     stdout = kwargs.get("stdout")
     for change in changes:
-        if (
-            stdout is not None
-            and verbosity >= 1
-            and change.what in (*rows.CHANGED, rows.LEFT_ALONE)
-        ):
+        if stdout is not None and verbosity >= 1 and change.what != rows.UNCHANGED:
             stdout.write(f"  {told(change)}")

@@ -342,6 +342,8 @@ class OrmEngine(Engine):
     def depth(self) -> QueueStats:
         return self._figures.depth()
 
+    counts_together = True
+
     @classmethod
     def depths(cls, engines: Sequence[Engine]) -> list[QueueStats]:
         store = Store(engines[0].config.database)
