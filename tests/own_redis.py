@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tests.ports import claim_port, give_back
+
 PROGRAM = "redis-server"
 
 START_SECONDS = 20
@@ -40,7 +42,7 @@ class OwnRedis:
     ) -> None:
         # Not pytest's: the path of a Unix socket has to be short.
         self.folder = Path(tempfile.mkdtemp(prefix="vtrr-redis-"))
-        self.port = _free_port()
+        self.port = claim_port()
         self.socket = self.folder / "redis.sock"
         self._sentinel = sentinel_of is not None
         self._config: dict[str, Any] = {
@@ -142,10 +144,5 @@ class OwnRedis:
     def close(self) -> None:
         """Kill it and remove its folder."""
         self.kill()
+        give_back(self.port)
         shutil.rmtree(self.folder)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

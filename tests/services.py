@@ -1,10 +1,12 @@
-"""The servers the tests need: where they are, and whether they let us in.
+"""What the tests need: servers, where they are and whether they let us in; programs; packages.
 
 Environment:
     VTRR_TEST_POSTGRES, VTRR_TEST_MARIADB, VTRR_TEST_REDIS, VTRR_TEST_RABBITMQ: where the
         server is, as ``host:port`` or ``scheme://user:password@host:port/name``; ``off``
         leaves it out.
-    CI: when set, a missing server fails the tests that need it instead of skipping them.
+    CI: when set, a missing server, program or package fails the tests that need it instead of
+        skipping them.
+    VTRR_TEST_WITHOUT: packages, by the names that are imported, that may be missing all the same.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -201,15 +205,31 @@ def need(alias: str) -> None:
     _need(why_missing(alias))
 
 
+def is_there(alias: str) -> bool:
+    """Return whether there is this server, for tests of all that there are; in CI fail without."""
+    reason = why_missing(alias)
+    if reason and in_ci():
+        _need(reason)
+    return reason is None
+
+
 def need_program(name: str) -> None:
     """Skip the running test if a program is not installed; in CI fail it."""
     _need(None if shutil.which(name) else f"no {name} in PATH; install it")
 
 
-def _need(reason: str | None) -> None:
+def need_package(name: str) -> Any:
+    """Import a package; skip the running test, or module, if it is not installed; in CI fail it."""
+    if find_spec(name) is None:
+        reason = f"no package {name}; the dependency group dev has it"
+        _need(reason, optional=name in os.environ.get("VTRR_TEST_WITHOUT", "").split())
+    return import_module(name)
+
+
+def _need(reason: str | None, *, optional: bool = False) -> None:
     import pytest
 
-    if reason and in_ci():
+    if reason and in_ci() and not optional:
         pytest.fail(f"CI is set, so this may not be skipped: {reason}", pytrace=False)
     if reason:
-        pytest.skip(reason)
+        pytest.skip(reason, allow_module_level=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 
 from django.apps import AppConfig, apps
 
@@ -18,15 +17,11 @@ class VTRRConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks; connect what logs; tell Celery about tasks."""
         from vtrr_django import checks, logs
-        from vtrr_django.exceptions import ConfigurationError
-        from vtrr_django.registry import known_queues
+        from vtrr_django.queue import attach_all
 
         checks.register()
         logs.connect()
-        for queue in known_queues():
-            # What is wrong in settings is said by the checks, and at the queue's first use.
-            with suppress(ConfigurationError):
-                queue.attach()
+        attach_all()
         if sys.modules.get("celery"):  # without it there is no app, and it is slow to import
             from vtrr_django.contrib.beat import periodic
 

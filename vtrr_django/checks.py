@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags
 from django.db import connections, router
@@ -21,6 +22,7 @@ from django.utils.module_loading import autodiscover_modules, import_string
 
 from vtrr_django import conf
 from vtrr_django.domain.config import QueueConfig
+from vtrr_django.domain.secret import LONG_ENOUGH, weakness
 from vtrr_django.engines.base import Engine
 from vtrr_django.exceptions import ConfigurationError
 from vtrr_django.models import Job
@@ -41,8 +43,11 @@ OLDEST_MARIADB = (10, 6)
 OLDEST_MYSQL = (8, 0, 1)
 
 _VENDORS = ("mysql", "postgresql", "sqlite")
+_SECRET_PATH = "settings.VTRR['SECRET']"
+_GOOD_SECRET = "Use 32 or more random characters, such as openssl rand -hex 32 prints."
 _ROUTER = f"{VTRRRouter.__module__}.{VTRRRouter.__qualname__}"
 _REDIS_KEYS = ("CACHE", "URL", "HASH_TAG")
+_CELERY_KEYS = ("DRAIN_SECONDS", "RECLAIM_QUEUE")
 _PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
 _SETS_WAL = re.compile(r"journal_mode\s*=\s*['\"]?wal\b", re.IGNORECASE)
 
@@ -51,8 +56,10 @@ def register() -> None:
     """Register all checks; ``AppConfig.ready()`` calls it."""
     offline: tuple[Callable[..., list[CheckMessage]], ...] = (
         check_settings,
+        check_secrets,
         check_engines,
         check_redis,
+        check_unused,
         check_databases,
         check_router,
         check_leases,
@@ -65,6 +72,7 @@ def register() -> None:
     for check in offline:
         checks.register(check, TAG)
     checks.register(check_redis_servers, TAG, deploy=True)
+    checks.register(check_loopback, TAG, deploy=True)
     # Without TAG: Django 6.1 runs what is tagged "database" when one of its tags is asked for.
     checks.register(check_database_versions, Tags.database)
     checks.register(check_beat_rows, Tags.database)
@@ -84,6 +92,79 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+# -- who may use HTTP -----------------------------------------------------------------
+
+
+def check_secrets(**kwargs: Any) -> list[CheckMessage]:
+    """E016: a secret that is none; W016: one that could be better. None of it is shown."""
+    secrets = _secrets()
+    messages = [message for one in secrets for message in _check_secret(*one)]
+    if len({secret for _, secret in secrets}) < len(secrets):
+        messages.append(
+            checks.Warning(
+                "The two secrets are the same: nothing is changed by changing over to it.",
+                hint="Put the new one beside the old one, and take the old one out later.",
+                obj=_SECRET_PATH,
+                id="vtrr.W016",
+            )
+        )
+    return messages
+
+
+def _check_secret(which: str, secret: str) -> Iterator[CheckMessage]:
+    why = weakness(secret)
+    if secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
+        why = "is Django's SECRET_KEY: who may publish jobs could forge sessions"
+    if why is not None:
+        yield Error(
+            f"The secret {why}: whoever has it, or guesses it, may do everything over HTTP.",
+            hint=_GOOD_SECRET,
+            obj=which,
+            id="vtrr.E016",
+        )
+    elif len(secret) < LONG_ENOUGH:
+        yield checks.Warning(
+            f"The secret has {len(secret)} characters: a signature that somebody has seen lets "
+            "him try as many others as he has time for.",
+            hint=_GOOD_SECRET,
+            obj=which,
+            id="vtrr.W016",
+        )
+
+
+def _secrets() -> list[tuple[str, str]]:
+    """Return each secret with where it is; none when settings are wrong, which E001 says."""
+    try:
+        found = conf.get_settings().secret
+    except ConfigurationError:
+        return []
+    if found is None or isinstance(found, str):
+        return [(_SECRET_PATH, found)] if found else []
+    return [(f"{_SECRET_PATH}[{index}]", one) for index, one in enumerate(found)]
+
+
+def check_loopback(**kwargs: Any) -> list[CheckMessage]:
+    """W017: HTTP is open to whoever is on this machine; only for ``--deploy``."""
+    try:
+        parsed = conf.get_settings()
+    except ConfigurationError:
+        return []
+    if parsed.secret is not None or not parsed.allow_loopback:
+        return []
+    return [
+        checks.Warning(
+            "There is no SECRET, and ALLOW_LOOPBACK lets whoever is on this machine do everything "
+            "over HTTP: so may the world, if a proxy leads here that adds no header.",
+            hint=f"Set a SECRET and take ALLOW_LOOPBACK out. {_GOOD_SECRET}",
+            obj="settings.VTRR['ALLOW_LOOPBACK']",
+            id="vtrr.W017",
+        )
+    ]
+
+
+# -- engines --------------------------------------------------------------------------
 
 
 def check_engines(**kwargs: Any) -> list[CheckMessage]:
@@ -119,23 +200,8 @@ def _check_engine(name: str, config: QueueConfig) -> Iterator[CheckMessage]:
 
 
 def check_redis(**kwargs: Any) -> list[CheckMessage]:
-    """E012, W007 and W008: the way to Redis; W009: settings that only Redis reads.
-
-    It connects to none.
-    """
-    messages = [
-        checks.Warning(
-            f"{key} has no effect: the engine of this queue is 'orm'.",
-            hint="Set ENGINE to 'redis', or leave it out.",
-            obj=_path(name, key),
-            id="vtrr.W009",
-        )
-        for name, config in _queues()
-        if config.engine == "orm"
-        for key in _REDIS_KEYS
-        if config.options.get(key)
-    ]
-    return [*messages, *_ask_redis("check_way")]
+    """E012, W007 and W008: the way to Redis. It connects to none."""
+    return _ask_redis("check_way")
 
 
 def check_redis_servers(**kwargs: Any) -> list[CheckMessage]:
@@ -149,6 +215,39 @@ def _ask_redis(what: str) -> list[CheckMessage]:
         return []  # E003 says so
     ask = getattr(import_module("vtrr_django.engines.redis.checks"), what)
     return [message for name, config in queues for message in ask(name, config)]
+
+
+# -- what nothing reads ---------------------------------------------------------------
+
+
+def check_unused(**kwargs: Any) -> list[CheckMessage]:
+    """W009: settings that have no effect on a queue like this."""
+    return [message for name, config in _queues() for message in _check_unused(name, config)]
+
+
+def _check_unused(name: str, config: QueueConfig) -> Iterator[CheckMessage]:
+    said = {**config.options, "RECLAIM_QUEUE": config.reclaim_queue}
+    if config.engine == "orm":
+        why, cure = "the engine of this queue is 'orm'", "Set ENGINE to 'redis', or leave it out."
+        yield from (_unused(name, key, why, cure) for key in _REDIS_KEYS if said.get(key))
+    if config.celery_queue is not None:
+        return
+    why = "this queue has no CELERY_QUEUE, so Celery does not run it"
+    cure = "Set CELERY_QUEUE, or leave it out."
+    yield from (_unused(name, key, why, cure) for key in _CELERY_KEYS if said.get(key))
+    if config.max_concurrency != QueueConfig().max_concurrency and not config.reserve:
+        yield _unused(
+            name,
+            "MAX_CONCURRENCY",
+            "without a RESERVE it counts for Celery's triggers only",
+            "Set RESERVE, or leave it out: vtrr_worker --concurrency says how many run at once.",
+        )
+
+
+def _unused(name: str, key: str, why: str, cure: str) -> CheckMessage:
+    return checks.Warning(
+        f"{key} has no effect: {why}.", hint=cure, obj=_path(name, key), id="vtrr.W009"
+    )
 
 
 # -- databases ------------------------------------------------------------------------
@@ -345,8 +444,8 @@ def check_limits(**kwargs: Any) -> list[CheckMessage]:
     messages: list[CheckMessage] = []
     for name, config in _queues():
         limit, most = config.partition_limit, config.max_concurrency - config.reserve
-        counts = config.reserve > 0 or config.celery_queue is not None
-        if counts and limit is not None and limit > most:
+        # Without a RESERVE it bounds no jobs: with Celery, it does the triggers that wait.
+        if config.reserve and limit is not None and limit > most:
             messages.append(
                 checks.Warning(
                     f"A partition never runs {limit} jobs at once: MAX_CONCURRENCY "
@@ -366,20 +465,31 @@ def check_time_limits(**kwargs: Any) -> list[CheckMessage]:
         # Only then: a project's tasks modules may be slow to import, or not for this process.
         autodiscover_modules("tasks")
     return [
-        _outlives(name, config, task)
+        _outlives(name, config, task, soft, hard)
         for name, config in unrenewed
         for task in get_queue(name).runnables.values()
-        if task.soft_time_limit is None
-        or task.time_limit is None
-        or task.time_limit >= config.lease_seconds
+        for hard, soft in [_limits(config, task)]
+        if soft is None or hard is None or not soft < hard < config.lease_seconds
     ]
 
 
-def _outlives(name: str, config: QueueConfig, task: Runnable) -> CheckMessage:
+def _limits(config: QueueConfig, task: Runnable) -> tuple[float | None, float | None]:
+    """Return the hard and the soft limit in force for a task, as far as settings say."""
+    if config.celery_queue is None or find_spec("celery") is None:
+        return task.time_limit, task.soft_time_limit
+    found: tuple[float | None, float | None] = import_string(
+        "vtrr_django.contrib.celery.facts.limits"
+    )(task.options)
+    return found
+
+
+def _outlives(
+    name: str, config: QueueConfig, task: Runnable, soft: float | None, hard: float | None
+) -> CheckMessage:
     return Error(
         f"Task {task.name} may outlive its lease and then runs twice: expected "
-        f"soft_time_limit < time_limit < LEASE_SECONDS, got {task.soft_time_limit}, "
-        f"{task.time_limit}, {config.lease_seconds:g}.",
+        f"soft_time_limit < time_limit < LEASE_SECONDS, got {soft}, {hard}, "
+        f"{config.lease_seconds:g}.",
         hint=(
             f"HEARTBEAT is False for queue {name!r}, so no lease is renewed. Give the task both "
             "limits, raise LEASE_SECONDS, or set HEARTBEAT to True."
@@ -472,7 +582,7 @@ def check_celery_app(**kwargs: Any) -> list[CheckMessage]:
                     "of the line.",
                     hint=(
                         "Raise visibility_timeout in CELERY_BROKER_TRANSPORT_OPTIONS above the "
-                        "longest countdown of a retry; 3600 is the default."
+                        "longest countdown of a retry; Redis has 3600 by default, SQS 1800."
                     ),
                     obj="settings.CELERY_BROKER_TRANSPORT_OPTIONS",
                     id="vtrr.W013",

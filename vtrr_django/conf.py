@@ -19,7 +19,12 @@ from django.utils.module_loading import import_string
 
 from vtrr_django.domain.config import QueueConfig, Shares
 from vtrr_django.domain.retry import RetryPolicy
-from vtrr_django.domain.values import check_limit, check_queue_name, check_share
+from vtrr_django.domain.values import (
+    check_limit,
+    check_partition_key,
+    check_queue_name,
+    check_share,
+)
 from vtrr_django.exceptions import ConfigurationError, UnknownQueueError, ValidationError
 
 DEFAULT_QUEUE: Final = "default"
@@ -32,8 +37,11 @@ ENGINES: Final[Mapping[str, str]] = {
 
 _MOST_SECONDS = 10 * 365 * 24 * 3600
 
-_MOST_METRICS_TENANTS = 100
+MOST_METRICS_TENANTS = 100
 """Each is three lines of ``/metrics`` for each queue, read every few seconds."""
+
+_MOST_LONG_POLLS = 1000
+"""Each occupies a thread of the server's process, and while it looks a connection."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,15 +50,19 @@ class Settings:
 
     Attributes:
         queues: the configuration of each queue, by its name.
-        secret: shared secret of the HTTP API; None: loopback only.
+        secret: shared secret of the HTTP API; None: staff only, or who ``allow_loopback`` lets in.
+        allow_loopback: whether the API, without a secret, lets in whoever is on this machine.
         redact: callable that hides parts of a payload from people, or None.
         metrics_tenants: how many tenants of each queue have metrics of their own.
+        long_polls: how many claims of a process may wait at once; None: as its server says.
     """
 
     queues: Mapping[str, QueueConfig]
     secret: str | tuple[str, ...] | None
+    allow_loopback: bool
     redact: Callable[..., Any] | None
     metrics_tenants: int
+    long_polls: int | None
 
 
 def get_settings() -> Settings:
@@ -173,7 +185,12 @@ def _shares(value: Any, path: str) -> Shares | None:
         return _shares(found, path)
     if not isinstance(value, Mapping):
         raise _expected(path, "a mapping, a callable or the dotted path of one", value)
-    return {key: check_share(share, f"{path}[{key!r}]") for key, share in value.items()}
+    shares = {}
+    for key, share in value.items():
+        where = f"{path}[{key!r}]"
+        # The share of a key that no partition can have would be nobody's.
+        shares[check_partition_key(key, where, required=False)] = check_share(share, where)
+    return shares
 
 
 def _retry(value: Any, path: str) -> RetryPolicy | None:
@@ -205,14 +222,14 @@ def _secret(value: Any, path: str) -> str | tuple[str, ...] | None:
     )
 
 
-_COMMON: Mapping[str, Callable[[Any, str], Any]] = {
+COMMON: Mapping[str, Callable[[Any, str], Any]] = {
     "ENQUEUE_ON_COMMIT": _boolean,
     "MAX_PAYLOAD_BYTES": _whole(100),
 }
 """Keys that count for all queues and may be overruled by one."""
 
 _QUEUE_KEYS: Mapping[str, Callable[[Any, str], Any]] = {
-    **_COMMON,
+    **COMMON,
     "ENGINE": _engine,
     "DATABASE": _text(),
     "CELERY_QUEUE": _text(optional=True),
@@ -243,10 +260,12 @@ _ENGINE_OPTIONS: Mapping[str, Callable[[Any, str], Any]] = {
 """Keys that only some engines or runners read; kept in ``QueueConfig.options``."""
 
 _TOP_KEYS: Mapping[str, Callable[[Any, str], Any]] = {
-    **_COMMON,
+    **COMMON,
     "SECRET": _secret,
+    "ALLOW_LOOPBACK": _boolean,
     "REDACT": _callable,
-    "METRICS_TENANTS": _whole(0, _MOST_METRICS_TENANTS),
+    "METRICS_TENANTS": _whole(0, MOST_METRICS_TENANTS),
+    "LONG_POLLS": _whole(0, _MOST_LONG_POLLS, optional=True),
 }
 
 
@@ -264,16 +283,34 @@ def parse(value: Any) -> Settings:
         for key, parser in _TOP_KEYS.items()
         if key in value
     }
-    common = {key.lower(): top[key] for key in _COMMON if key in top}
-    queues = value.get("QUEUES", {DEFAULT_QUEUE: {}})
-    if not isinstance(queues, Mapping) or not queues:
-        raise _expected("VTRR['QUEUES']", "a mapping with at least one queue", queues)
+    common = {key.lower(): top[key] for key in COMMON if key in top}
+    queues = _queues(value)
     return Settings(
         queues={name: _parse_queue(name, queue, common) for name, queue in queues.items()},
         secret=top.get("SECRET"),
+        allow_loopback=top.get("ALLOW_LOOPBACK", False),
         redact=top.get("REDACT"),
         metrics_tenants=top.get("METRICS_TENANTS", 0),
+        long_polls=top.get("LONG_POLLS"),
     )
+
+
+def queue_names(value: Any) -> list[Any]:
+    """Return which queues ``settings.VTRR`` declares, without a look at what it says of them.
+
+    Raises:
+        ConfigurationError: it cannot be told.
+    """
+    if not isinstance(value, Mapping):
+        raise _expected("VTRR", "a mapping", value)
+    return list(_queues(value))
+
+
+def _queues(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    queues = value.get("QUEUES", {DEFAULT_QUEUE: {}})
+    if not isinstance(queues, Mapping) or not queues:
+        raise _expected("VTRR['QUEUES']", "a mapping with at least one queue", queues)
+    return queues
 
 
 def _parse_queue(name: Any, value: Any, common: Mapping[str, Any]) -> QueueConfig:

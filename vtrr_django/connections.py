@@ -1,17 +1,66 @@
-"""Keeping a worker's database connections: open while they work, replaced when they break.
+"""Connections of workers and of views: open while they work, replaced when they break.
 
-``close_old_connections()`` is made for requests: with ``CONN_MAX_AGE = 0``, Django's
-default, it would close the connection after every job, which costs a fast job more
-than twice its own time. A worker keeps its connections and checks them after a rest.
+``close_old_connections()`` is made for requests that take long: with ``CONN_MAX_AGE = 0``, Django's
+default, it closes the connection after every one, and would do so after every job, which costs a
+fast job more than twice its own time. A worker keeps its connections and checks them after a rest;
+a server of ours keeps them as Django does where it is told to.
 """
 
 from __future__ import annotations
 
-from django.db import connections
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from vtrr_django.worker.process import WorkerError
 from vtrr_django.worker.source import NoHooks
+
+KEPT: Final = 60
+"""Seconds for which the threads of a server keep a connection."""
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def outside_transactions(view: View) -> View:
+    """Mark a view whose requests are no transactions, in any database; return it.
+
+    With ``ATOMIC_REQUESTS`` Django begins one in each database that has it before the view is
+    called: one that is down would keep the view from saying so, and from all the others. And
+    queues have transactions of their own.
+    """
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
+
+
+class _Lent(threading.local):
+    times = 0
+    """How many times over the connections of the thread are somebody else's."""
+
+
+_lent = _Lent()
+
+
+@contextmanager
+def lent_connections() -> Iterator[None]:
+    """Have no hook touch the connections of this thread, which runs jobs and is no worker's.
+
+    They are the caller's, and so is a transaction that is open in them.
+    """
+    _lent.times += 1
+    try:
+        yield
+    finally:
+        _lent.times -= 1
+
+
+def _own_connections() -> Sequence[BaseDatabaseWrapper]:
+    return () if _lent.times else connections.all(initialized_only=True)
 
 
 class DjangoHooks(NoHooks):
@@ -33,29 +82,60 @@ class DjangoHooks(NoHooks):
 
     def before_job(self) -> None:
         """Give connections back to their pool: a job may run long, and renewals need one."""
-        for connection in connections.all(initialized_only=True):
-            if connection.connection is not None and pool_size(connection) is not None:
+        for connection in _own_connections():
+            if connection.connection is None or connection.in_atomic_block:
+                continue
+            if pool_size(connection) is not None:
                 connection.close()
 
     def after_job(self) -> None:
         """Undo what a job left behind: an open transaction, a broken connection."""
-        for connection in connections.all(initialized_only=True):
+        for connection in _own_connections():
             if connection.connection is not None:
                 _tidy(connection)
 
     def before_store(self) -> None:
-        """Replace connections that broke, or grew older than ``CONN_MAX_AGE``, meanwhile."""
-        for connection in connections.all(initialized_only=True):
+        """Have connections replaced that broke, or grew older than ``CONN_MAX_AGE``, meanwhile."""
+        for connection in _own_connections():
             if connection.connection is None or connection.in_atomic_block:
                 continue
+            _ask_when_used(connection)
             if connection.settings_dict["CONN_MAX_AGE"] != 0:
                 connection.close_if_unusable_or_obsolete()
-            if connection.connection is not None and not connection.is_usable():
-                connection.close()
 
     def thread_exit(self) -> None:
         """Close the thread's connections."""
         connections.close_all()
+
+
+class KeptConnections:
+    """The connections that the threads of a server keep from one request to the next.
+
+    Each is asked before it serves another request whether it still lives, as Django does with
+    ``CONN_HEALTH_CHECKS``: a database that was restarted costs no request its answer.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[BaseDatabaseWrapper] = set()
+
+    def begin(self) -> None:
+        """Have this process keep them; it has opened none.
+
+        A ``CONN_MAX_AGE`` that settings choose stays, and a pool keeps its connections itself.
+        """
+        for settings in connections.settings.values():
+            if settings["CONN_MAX_AGE"] == 0 and not settings["OPTIONS"].get("pool"):
+                settings |= {"CONN_MAX_AGE": KEPT, "CONN_HEALTH_CHECKS": True}
+        connection_created.connect(self._note)
+
+    def _note(self, connection: BaseDatabaseWrapper, **_: Any) -> None:
+        self._known.add(connection)  # one for each thread and database, however often it connects
+
+    def close(self) -> None:
+        """Close them all; the threads that used them have ended."""
+        for connection in self._known:
+            connection.inc_thread_sharing()
+            connection.close()
 
 
 def pool_size(connection: BaseDatabaseWrapper) -> int | None:
@@ -81,7 +161,14 @@ def _tidy(connection: BaseDatabaseWrapper) -> None:
         connection.run_on_commit = []
         connection.close()
     elif connection.errors_occurred:
-        if connection.is_usable():
-            connection.errors_occurred = False
-        else:
-            connection.close()
+        _ask_when_used(connection)
+
+
+def _ask_when_used(connection: BaseDatabaseWrapper) -> None:
+    """Have Django ask a connection whether it works before it is used, as with its health checks.
+
+    Not now: it may lead to another store than the one that is wanted, which hangs.
+    """
+    connection.errors_occurred = False
+    connection.health_check_enabled = True  # type: ignore[attr-defined]
+    connection.health_check_done = False  # type: ignore[attr-defined]

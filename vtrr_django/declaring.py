@@ -6,8 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
+from asgiref.sync import sync_to_async
+
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.retry import RetryPolicy
+from vtrr_django.domain.values import describe
+from vtrr_django.exceptions import ValidationError
 from vtrr_django.options import TaskOptions
 from vtrr_django.tasks import Handler, Runnable, Task, same_function
 
@@ -36,6 +40,19 @@ class Declaring(ABC):
     ) -> list[str]:
         """Validate and enqueue jobs of one task; :meth:`Task.queue` and ``enqueue`` call it."""
 
+    async def aput(
+        self,
+        task: Task,
+        items: Sequence[Mapping[str, Any]],
+        partition_key: str,
+        *,
+        path: str = "",
+        on_commit: bool | None = None,
+    ) -> list[str]:
+        """Do :meth:`put` from async code: here in the thread that Django's database wants."""
+        put = sync_to_async(self.put)
+        return await put(task, items, partition_key, path=path, on_commit=on_commit)
+
     @property
     def runnables(self) -> Mapping[str, Runnable]:
         """The tasks and handlers this process knows, by task name."""
@@ -57,8 +74,9 @@ class Declaring(ABC):
         Raises:
             TypeError: an option is not supported, or the function takes no ``self``.
             ValidationError: an option's value is wrong.
-            ValueError: the queue is run by Celery and has its one task already, or the
-                name is taken.
+            ValueError: the queue is run by Celery and has its one task already (which
+                ``django.setup()`` says of what is declared before the apps are ready), or
+                the name is taken.
         """
         checked = TaskOptions.of(options)
 
@@ -86,10 +104,15 @@ class Declaring(ABC):
 
         Raises:
             TypeError: an option is not supported, or the argument is not annotated.
-            ValidationError: the dataclass has fields that cannot travel as JSON.
+            ValidationError: an option's value or the policy is wrong, or the dataclass has
+                fields that cannot travel as JSON.
             ValueError: the message type has a handler already.
         """
         checked = TaskOptions.of(options)
+        if policy is not None and not isinstance(policy, RetryPolicy):
+            raise ValidationError(
+                "policy", f"expected a RetryPolicy or None, got {describe(policy)}"
+            )
 
         def decorate(function: Callable[[Any], Any]) -> Handler:
             handler = Handler(self, function, checked, policy)

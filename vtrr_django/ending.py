@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from vtrr_django.domain.job import Outcome, OutcomeKind
-from vtrr_django.domain.values import check_delay
+from vtrr_django.domain.job import Outcome, OutcomeKind, Renewal
+from vtrr_django.domain.values import check_delay, describe
+from vtrr_django.exceptions import ValidationError
 from vtrr_django.worker.describe import MAX_REASON, describe_exception, storable
 
 
@@ -64,6 +65,69 @@ class Ending(ABC):
         return self.finish([_outcome(OutcomeKind.RELEASE, job)])[0]
 
 
+class AsyncEnding(ABC):
+    """The same verbs, with an ``a`` in front, from async code."""
+
+    @abstractmethod
+    async def afinish(self, outcomes: Sequence[Outcome]) -> list[bool]:
+        """Do :meth:`Ending.finish` from async code."""
+
+    async def aack(self, job: Leased, *, runtime: float | None = None) -> bool:
+        """Do :meth:`Ending.ack` from async code."""
+        return (await self.afinish([_outcome(OutcomeKind.ACK, job, runtime=runtime)]))[0]
+
+    async def afail(
+        self, job: Leased, reason: str | BaseException, *, runtime: float | None = None
+    ) -> bool:
+        """Do :meth:`Ending.fail` from async code."""
+        outcome = _outcome(OutcomeKind.FAIL, job, reason=reason, runtime=runtime)
+        return (await self.afinish([outcome]))[0]
+
+    async def aretry(
+        self,
+        job: Leased,
+        delay: float = 0.0,
+        *,
+        reason: str | BaseException = "",
+        runtime: float | None = None,
+    ) -> bool:
+        """Do :meth:`Ending.retry` from async code."""
+        outcome = _outcome(OutcomeKind.RETRY, job, delay=delay, reason=reason, runtime=runtime)
+        return (await self.afinish([outcome]))[0]
+
+    async def asnooze(
+        self, job: Leased, delay: float = 0.0, *, runtime: float | None = None
+    ) -> bool:
+        """Do :meth:`Ending.snooze` from async code."""
+        outcome = _outcome(OutcomeKind.SNOOZE, job, delay=delay, runtime=runtime)
+        return (await self.afinish([outcome]))[0]
+
+    async def arelease(self, job: Leased) -> bool:
+        """Do :meth:`Ending.release` from async code."""
+        return (await self.afinish([_outcome(OutcomeKind.RELEASE, job)]))[0]
+
+
+def renewal(job: Leased, runtime: float | None) -> Renewal:
+    """Return what renews a lease.
+
+    Raises:
+        ValidationError: ``job`` names no lease, or ``runtime`` is no number of seconds.
+    """
+    _check_leased(job)
+    if runtime is not None:
+        check_delay(runtime, "runtime")
+    return Renewal(job_id=job.id, token=job.token, runtime=runtime)
+
+
+def _check_leased(job: object) -> None:
+    if not all(isinstance(getattr(job, name, None), str) for name in ("id", "token")):
+        raise ValidationError(
+            "job",
+            "expected a leased job, or what else has the id and the token of a lease, got "
+            + describe(job),
+        )
+
+
 def _outcome(
     kind: OutcomeKind,
     job: Leased,
@@ -72,6 +136,7 @@ def _outcome(
     reason: str | BaseException = "",
     runtime: float | None = None,
 ) -> Outcome:
+    _check_leased(job)
     check_delay(delay, "delay")
     if runtime is not None:
         check_delay(runtime, "runtime")

@@ -6,9 +6,31 @@ family, and each message says what was expected, what came and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 
 class VTRRError(Exception):
-    """Base class of every error raised by ``vtrr_django``."""
+    """Base class of every error raised by ``vtrr_django``.
+
+    Attributes:
+        done: with how many jobs a verb that works in steps had done it when this stopped it;
+            1 for what is done once. It stays done, if no transaction of the caller's undoes it.
+            The step that failed is not counted, though a store that did not answer may have
+            done it.
+    """
+
+    done: int = 0
+
+
+@contextmanager
+def so_far(done: Callable[[], int]) -> Iterator[None]:
+    """Have an error tell how much was done before it, which ``done`` counts then."""
+    try:
+        yield
+    except VTRRError as error:
+        error.done += done()
+        raise
 
 
 class ConfigurationError(VTRRError):
@@ -37,10 +59,6 @@ class ValidationError(VTRRError, ValueError):
 
 class DuplicateJobError(VTRRError):
     """The id a caller gave belongs to a different job already."""
-
-
-class IllegalTransition(VTRRError):
-    """A job was asked to move between two states that are not connected."""
 
 
 class StoreUnavailable(VTRRError):

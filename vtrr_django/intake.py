@@ -129,40 +129,101 @@ def copy_of(letter: NewJob, fresh_id: str, once: str | None = None) -> NewJob:
 
 
 class Waiting:
-    """Jobs that wait for the commit of the default database's transaction.
+    """Jobs of one enqueue that wait for the commit of the default database's transaction.
 
-    Django drops the callbacks of a savepoint that is rolled back; so those that are left
-    tell which jobs an enqueue in the same transaction must know of.
+    Django drops the callbacks of a savepoint that is rolled back, and they are its last ones.
+    So the last that is left tells which jobs an enqueue in the same transaction must know of.
     """
 
     def __init__(self, queue: str, jobs: Sequence[NewJob], store: Callable[[], object]) -> None:
         self.queue = queue
         self.jobs = list(jobs)
         self._store = store
+        # Of all jobs that wait, these the last of them; None as long as nobody has asked.
+        self._names: _Names | None = None
+        self._count = 0
 
     def __call__(self) -> None:
         self._store()
 
-    @classmethod
-    def of(cls, queue: str) -> Waiting:
-        """Return all jobs that wait for one queue."""
-        callbacks = [entry[1] for entry in connections[DEFAULT_DB_ALIAS].run_on_commit]
-        waiting = [one for one in callbacks if isinstance(one, cls) and one.queue == queue]
-        return cls(queue, [job for one in waiting for job in one.jobs], list)
+    def ids(self, known: Sequence[str | None]) -> list[str]:
+        """Return the ids of the jobs, or of those that they are; once, before this waits.
 
-    def match(self, job: NewJob) -> str | None:
-        """Return the id of the waiting job that ``job`` is.
+        Args:
+            known: ids of the stored jobs that they are.
 
         Raises:
-            DuplicateJobError: a different one has its id.
+            DuplicateJobError: a different job that waits has the id of one.
         """
-        for other in self.jobs:
-            if job.given_id and other.id == job.id:
-                check_same_job(job, other.partition_key, other.task_name, other.payload)
-                return other.id
-            if job.msg_id is not None and other.msg_id == job.msg_id:
-                return other.id
-        return None
+        if not any(job.given_id or job.msg_id is not None for job in self.jobs):
+            return [job.id for job in self.jobs]
+        names = self._names_before()
+        found = [names.take(job, stored) for job, stored in zip(self.jobs, known, strict=True)]
+        self._names, self._count = names, len(names)
+        return found
+
+    def _names_before(self) -> _Names:
+        """Return the names of the jobs that wait before these.
+
+        All calls in one transaction take as long as one walk over its callbacks.
+        """
+        names, unread = _Names(), []
+        for entry in reversed(connections[DEFAULT_DB_ALIAS].run_on_commit):
+            one = entry[1]
+            if not isinstance(one, Waiting) or one.queue != self.queue:
+                continue
+            if one._names is not None:
+                names = one._names
+                names.cut(one._count)
+                break
+            unread.append(one)
+        for one in reversed(unread):
+            for job in one.jobs:
+                names.add(job)
+        return names
+
+
+class _Names:
+    """Ids and msg_ids of jobs that wait, the last of which can be forgotten again."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, NewJob] = {}
+        self._by_msg_id: dict[str, str] = {}
+        self._added: list[NewJob] = []
+
+    def __len__(self) -> int:
+        return len(self._added)
+
+    def cut(self, count: int) -> None:
+        """Forget all but the first ``count`` jobs."""
+        while len(self._added) > count:
+            job = self._added.pop()
+            del self._by_id[job.id]
+            if job.msg_id is not None:
+                del self._by_msg_id[job.msg_id]
+
+    def take(self, job: NewJob, stored: str | None) -> str:
+        """Return the id of ``job``, or of the job that it is; add it if it is a new one.
+
+        Raises:
+            DuplicateJobError: its id is that of a different one.
+        """
+        other = self._by_id.get(job.id)
+        if other is not None:
+            check_same_job(job, other.partition_key, other.task_name, other.payload)
+            return job.id
+        if stored is None and job.msg_id is not None:
+            stored = self._by_msg_id.get(job.msg_id)
+        if stored is None:
+            self.add(job)
+        return stored or job.id
+
+    def add(self, job: NewJob) -> None:
+        """Add a job none of whose names is known."""
+        self._by_id[job.id] = job
+        if job.msg_id is not None:
+            self._by_msg_id[job.msg_id] = job.id
+        self._added.append(job)
 
 
 def _check_due_at(value: Any, path: str) -> datetime:
@@ -188,8 +249,16 @@ def declared_shares(shares: Shares | None, keys: Iterable[str]) -> dict[str, flo
         try:
             share = ask(key)
         except Exception as error:
+            # Not what it says: it may quote anything, and this is shown to whoever steers.
             raise ConfigurationError(
-                f"SHARES: expected {ask!r} to return a share for partition {key!r}, got {error!r}"
+                f"SHARES: expected {_name(ask)} to return a share for partition {key!r}, got "
+                f"{type(error).__name__}"
             ) from error
         found[key] = 1.0 if share is None else checks.check_share(share, f"SHARES[{key!r}]")
     return found
+
+
+def _name(ask: object) -> str:
+    """Return the dotted path of a function, or of the class of another callable."""
+    named = ask if hasattr(ask, "__qualname__") else type(ask)
+    return f"{named.__module__}.{named.__qualname__}"

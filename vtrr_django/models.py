@@ -2,6 +2,7 @@
 
 from vtrr_django.engines.sql.models import (
     CompletedJob,
+    FailedAttempt,
     FailedJob,
     ImportedJob,
     Job,
@@ -17,6 +18,7 @@ from vtrr_django.engines.sql.models import (
 
 __all__ = [
     "CompletedJob",
+    "FailedAttempt",
     "FailedJob",
     "ImportedJob",
     "Job",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.db.models import Count, Max, Q
 
@@ -19,6 +19,7 @@ from vtrr_django.engines.sql.tables import COMPLETED, FAILED
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
 from vtrr_django.figures.keeping import MINUTE, floor
 from vtrr_django.figures.reading import ALIVE, HOUR, Minute
+from vtrr_django.figures.statements import TOTALS
 from vtrr_django.models import QueueSample, WorkerSighting
 from vtrr_django.queue import Queue
 from vtrr_django.registry import depths
@@ -57,6 +58,7 @@ class Kept:
         minutes: the last hour, oldest first.
         alive: workers seen just now.
         seen_at: when a worker was seen last, within a day.
+        unknown_at: when a worker was last given a job whose task it does not have.
     """
 
     now: datetime
@@ -65,19 +67,26 @@ class Kept:
     minutes: list[Minute] = field(default_factory=list)
     alive: int = 0
     seen_at: datetime | None = None
+    unknown_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
     """One queue among others; None is what could not be found out.
 
-    ``trouble`` says why; it is empty where there is none.
+    Attributes:
+        queue: which.
+        stats: its live jobs.
+        kept: its history and figures.
+        trouble: why there are no ``stats``; "": there are.
+        history_trouble: why nothing is known of what was ``kept``; "": it is.
     """
 
     queue: Queue
     stats: QueueStats | None
     kept: Kept | None
-    trouble: str
+    trouble: str = ""
+    history_trouble: str = ""
 
 
 def overviews(queues: Iterable[Queue]) -> list[Overview]:
@@ -102,15 +111,18 @@ def _overview(
     queue: Queue, look: QueueStats | VTRRError, kept: Kept | None, trouble: str
 ) -> Overview:
     if isinstance(look, VTRRError):
-        return Overview(queue=queue, stats=None, kept=kept, trouble=trouble or str(look))
-    return Overview(queue=queue, stats=look, kept=kept, trouble=trouble)
+        return Overview(
+            queue=queue, stats=None, kept=kept, trouble=str(look), history_trouble=trouble
+        )
+    return Overview(queue=queue, stats=look, kept=kept, history_trouble=trouble)
 
 
 def _kept(store: Still, names: Sequence[str]) -> dict[str, Kept]:
     now = from_microseconds(store.now())
     found = {name: Kept(now=now) for name in names}
-    for name, (completed, failed) in history_counts(store, names).items():
-        found[name].completed, found[name].failed = completed, failed
+    for name, of in at_a_glance(store, names).items():
+        kept = found[name]
+        kept.completed, kept.failed, kept.unknown_at = of.completed, of.failed, of.unknown_at
     last = floor(now, MINUTE)
     steps = [last - HOUR + n * MINUTE for n in range(int(HOUR / MINUTE) + 1)]
     samples = {(one[0], one[1]): one[2:] for one in _samples(store, names, steps[0])}
@@ -123,19 +135,33 @@ def _kept(store: Still, names: Sequence[str]) -> dict[str, Kept]:
     return found
 
 
-def history_counts(store: Store, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return how many completed jobs and dead letters are kept of each queue, in one query.
+class Glance(NamedTuple):
+    """What one query tells of a queue; see :class:`Kept`."""
+
+    completed: int
+    failed: int
+    unknown_at: datetime | None
+
+
+def at_a_glance(store: Store, names: Sequence[str]) -> dict[str, Glance]:
+    """Return how many completed jobs and dead letters are kept of each queue, and more.
 
     Counted up to one more than ``COUNTED``: a million rows take a database half a second.
     """
-    counts = [
-        f"(SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE queue = %s LIMIT {COUNTED + 1}) t)"  # noqa: S608 - names of ours
-        for _ in names
-        for table in (COMPLETED, FAILED)
+    of_one = [
+        *(
+            f"(SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE queue = %s LIMIT {COUNTED + 1}) t)"  # noqa: S608 - names of ours
+            for table in (COMPLETED, FAILED)
+        ),
+        f"(SELECT unknown_at FROM {TOTALS} WHERE queue = %s)",  # noqa: S608 - names of ours
     ]
-    [found] = store.read(f"SELECT {', '.join(counts)}", [n for name in names for n in (name, name)])
-    pairs = zip(*[iter(found)] * 2, strict=True)
-    return {name: (int(one), int(two)) for name, (one, two) in zip(names, pairs, strict=True)}
+    columns = ", ".join(of_one * len(names))
+    [found] = store.read(f"SELECT {columns}", [n for name in names for n in (name,) * 3])
+    rows = zip(*[iter(found)] * 3, strict=True)
+    return {
+        name: Glance(int(completed), int(failed), unknown and from_microseconds(unknown))
+        for name, (completed, failed, unknown) in zip(names, rows, strict=True)
+    }
 
 
 def _samples(store: Store, names: Sequence[str], since: datetime) -> list[Any]:

@@ -6,8 +6,10 @@ transaction, signals. Verbs say what they did.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,18 +38,27 @@ from vtrr_django.domain.job import (
 )
 from vtrr_django.domain.messages import encode, message_name
 from vtrr_django.domain.states import State
-from vtrr_django.ending import Ending, Leased
+from vtrr_django.ending import Ending, Leased, renewal
 from vtrr_django.engines.base import UNSET, Engine, Unset
 from vtrr_django.engines.sql.store import Store
-from vtrr_django.exceptions import ConfigurationError, UnknownQueueError, ValidationError
+from vtrr_django.exceptions import (
+    ConfigurationError,
+    StoreUnavailable,
+    UnknownQueueError,
+    ValidationError,
+)
+from vtrr_django.figures.held import goes_on, holds_back
 from vtrr_django.figures.recorder import Recorder
 from vtrr_django.intake import copy_of, declared_shares, named_jobs, new_job
-from vtrr_django.storing import store
+from vtrr_django.storing import bring_back, store
 from vtrr_django.tasks import Runnable, Task
-from vtrr_django.worker.worker import Worker, default_worker_id
+from vtrr_django.worker.process import own_worker_id
+from vtrr_django.worker.worker import Worker
 
 if TYPE_CHECKING:
     from vtrr_django.figures.reading import Reader
+
+logger = logging.getLogger("vtrr_django.queue")
 
 MOST_PER_LEASE = 1000
 
@@ -68,7 +79,6 @@ class Queue(Declaring, Ending):
         self._engine: Engine | None = None
         self._dispatcher: Dispatcher | None = None
         self._lock = threading.Lock()
-        self._worker_id: str | None = None
         self.recorder = Recorder()
 
     def __repr__(self) -> str:
@@ -95,11 +105,22 @@ class Queue(Declaring, Ending):
             with self._lock:
                 self._engine = engine = _engine_class(config.engine)(self.name, config)
                 engine.on_reclaimed = self._on_reclaimed
+                engine.on_left_undone = self._on_left_undone
+                engine.shares_of = self._declared_shares
         return engine
 
     def _on_reclaimed(self, jobs: Sequence[Reclaimed]) -> None:
         self.recorder.reclaimed(jobs)
         events.reclaimed(self, jobs)
+
+    def _on_left_undone(self, error: Exception) -> None:
+        logger.warning(
+            "queue %s: jobs were leased or ended, but what follows was not done, and is left to "
+            "the next reclaim: %s",
+            self.name,
+            error,
+            exc_info=error,
+        )
 
     @property
     def dispatcher(self) -> Dispatcher | None:
@@ -120,27 +141,38 @@ class Queue(Declaring, Ending):
         """Make what was declared known to Celery, if it runs this queue; again does no harm.
 
         Done by itself: for what is declared before the apps are ready, when they are.
+
+        Raises:
+            ValueError: Celery runs the queue and it has several tasks.
         """
         dispatcher = None if self._celery_queue() is None else self.dispatcher
         if dispatcher is not None:
+            self._refuse_several(self._runnables)
             for runnable in list(self._runnables.values()):
                 dispatcher.attach(runnable)
 
     # -- declaring -----------------------------------------------------------------
 
     def _register(self, runnable: Runnable) -> None:
-        others = [name for name in self._runnables if name != runnable.name]
+        if not apps.ready:
+            # An import reads no settings: they may name what the module that declares imports.
+            super()._register(runnable)
+            _unattached[self] = None
+            return
+        self._refuse_several([*self._runnables, runnable.name])
+        super()._register(runnable)
+        self.attach()
+
+    def _refuse_several(self, names: Iterable[str]) -> None:
+        first, *others = dict.fromkeys(names) or [""]
         celery_queue = self._celery_queue() if others else None
         if celery_queue is not None:
             raise ValueError(
                 f"expected one task on queue {self.name!r}, which is run by Celery "
                 f"(CELERY_QUEUE={celery_queue!r}) where triggers are "
-                f"interchangeable, got {runnable.name!r} besides {others[0]!r}; give it a "
+                f"interchangeable, got {others[0]!r} besides {first!r}; give it a "
                 "queue of its own, or set CELERY_QUEUE to None and run vtrr_worker"
             )
-        super()._register(runnable)
-        if apps.ready:  # else AppConfig.ready() does it: an import reads no settings
-            self.attach()
 
     def _celery_queue(self) -> str | None:
         try:
@@ -286,11 +318,9 @@ class Queue(Declaring, Ending):
         return checks.check_number(given, "lease_seconds", 1, checks.MAX_DELAY)
 
     def _own_id(self, worker_id: str | None) -> str:
-        if worker_id is not None:
-            return checks.check_worker_id(worker_id, "worker_id")
-        if self._worker_id is None:
-            self._worker_id = default_worker_id()
-        return self._worker_id
+        if worker_id is None:
+            return own_worker_id()
+        return checks.check_worker_id(worker_id, "worker_id")
 
     def renew(
         self, job: Leased, *, runtime: float | None = None, lease_seconds: float | None = None
@@ -299,8 +329,7 @@ class Queue(Declaring, Ending):
 
         None: for ``LEASE_SECONDS``.
         """
-        renewal = Renewal(job_id=job.id, token=job.token, runtime=runtime)
-        return self.renew_many([renewal], self._lease_seconds(lease_seconds))[0]
+        return self.renew_many([renewal(job, runtime)], self._lease_seconds(lease_seconds))[0]
 
     def renew_many(
         self, renewals: Sequence[Renewal], lease_seconds: float | None = None
@@ -403,6 +432,7 @@ class Queue(Declaring, Ending):
         On a queue with a ``CELERY_QUEUE`` it sends triggers for the jobs that wait.
         ``vtrr_worker`` polls, so on queues it runs this is :meth:`reclaim`.
         """
+        _ = self.dispatcher  # what it may lack is said before the first write; so below
         reclaimed = self.reclaim()
         self._dispatch_waiting()
         return reclaimed
@@ -465,9 +495,10 @@ class Queue(Declaring, Ending):
 
     def resume(self, partition_key: str | None = None) -> None:
         """Undo :meth:`pause`."""
-        key = _checked_key(partition_key)
+        key, _ = _checked_key(partition_key), self.dispatcher
+        held = holds_back(self.engine, key)
         self.engine.resume(key, shares=self._shares_of(key))
-        self._dispatch_waiting()
+        self._go_on(key, held=held)
 
     def set_partition(
         self,
@@ -488,11 +519,46 @@ class Queue(Declaring, Ending):
         if not isinstance(limit, Unset):
             limit = checks.check_limit(limit, "limit")
         key = checks.check_partition_key(partition_key, "partition_key", required=False)
+        _ = self.dispatcher
+        held = not isinstance(limit, Unset) and holds_back(self.engine, key)
         self.engine.set_partition(key, share=share, limit=limit, shares=self._shares_of(key))
+        self._go_on(key, held=held)
+
+    def _go_on(self, key: str | None, *, held: bool) -> None:
+        """Have jobs run that may run from now on; ``held``: some could not until now."""
+        if held:
+            self._after_commit(partial(self._note_resumed, key))
         self._dispatch_waiting()
 
-    def _shares_of(self, *partition_keys: str | None) -> dict[str, float]:
-        return declared_shares(self.config.shares, {key for key in partition_keys if key})
+    def _note_resumed(self, key: str | None) -> None:
+        from vtrr_django.figures.keeping import Keeper  # as in measure()
+
+        try:
+            if goes_on(self.engine, key):
+                Keeper(self.name, Store(self.config.database)).note_resumed()
+        except StoreUnavailable as error:
+            # It is done all the same: a health check may blame workers for a few seconds.
+            logger.warning("that jobs of queue %s go on was not noted: %s", self.name, error)
+
+    def _shares_of(self, key: str | None) -> dict[str, float]:
+        return {} if key is None else self._declared_shares([key])
+
+    def _declared_shares(self, partition_keys: Collection[str]) -> dict[str, float]:
+        """Return what ``SHARES`` says in the midst of other work, which does not fail over it.
+
+        The next enqueue asks again, and fails over it.
+        """
+        try:
+            return declared_shares(self.config.shares, partition_keys)
+        except (ConfigurationError, ValidationError) as error:
+            logger.error(
+                "queue %s: until they enqueue again, partitions keep the share that was declared, "
+                "or have share 1: %s",
+                self.name,
+                error,
+                exc_info=error,
+            )
+            return {}
 
     def cancel(self, ids: str | Sequence[str]) -> list[str]:
         """Remove jobs that wait; return the ids removed. Leased jobs run to their end."""
@@ -505,10 +571,11 @@ class Queue(Declaring, Ending):
     def requeue(self, ids: str | Sequence[str] | None = None, *, limit: int = 1000) -> list[str]:
         """Bring dead letters back with a fresh attempt budget; return their ids.
 
-        None: up to ``limit`` of the queue's dead letters, the oldest first.
+        None: up to ``limit`` of the queue's dead letters, the oldest first; those that
+        somebody else takes at the same moment are left to them.
         """
         checks.check_whole(limit, "limit", 1, 1_000_000)
-        requeued = self.engine.requeue(None if ids is None else _checked_ids(ids), limit=limit)
+        requeued = bring_back(self, None if ids is None else _checked_ids(ids), limit)
         if requeued and (dispatcher := self.dispatcher) is not None:
             self._after_commit(partial(dispatcher.dispatch, len(requeued)))
         return requeued
@@ -629,6 +696,23 @@ class Queue(Declaring, Ending):
     async def astats(self) -> dict[str, Any]:
         """Do :meth:`stats` from async code."""
         return await sync_to_async(self.stats)()
+
+
+_unattached: dict[Queue, None] = {}
+"""Queues of which something was declared before the apps were ready."""
+
+
+def attach_all() -> None:
+    """Make known to Celery what was declared before the apps were ready, now that they are.
+
+    Raises:
+        ValueError: Celery runs a queue that has several tasks.
+    """
+    while _unattached:
+        queue, _ = _unattached.popitem()
+        # What is wrong in settings is said by the checks, and at the queue's first use.
+        with suppress(ConfigurationError):
+            queue.attach()
 
 
 def _engine_class(name: str) -> type[Engine]:

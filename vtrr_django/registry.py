@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Hashable, Iterable
 
+from django.conf import settings
+
 from vtrr_django.conf import DEFAULT_QUEUE, get_settings
-from vtrr_django.domain.job import QueueStats
-from vtrr_django.domain.values import check_queue_name
+from vtrr_django.domain.config import QueueConfig
+from vtrr_django.domain.job import JobInfo, QueueStats
+from vtrr_django.domain.places import Place, server_of
+from vtrr_django.domain.values import check_job_id, check_queue_name
 from vtrr_django.engines.base import Engine
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
 from vtrr_django.queue import Queue
@@ -44,30 +49,78 @@ def depths(queues: Iterable[Queue]) -> dict[str, QueueStats | VTRRError]:
     Those in one database are counted together; a store that does not answer is not waited
     for again.
     """
-    found: dict[str, QueueStats | VTRRError] = {}
-    groups: dict[Hashable, list[Engine]] = {}
-    for queue in queues:
-        try:
-            engine = queue.engine
-        except ConfigurationError as error:
-            found[queue.name] = error
-            continue
-        alone = None if engine.counts_together else queue.name
-        groups.setdefault((type(engine), engine.config.place, alone), []).append(engine)
+    groups, found = _by_place(queues)
     away: dict[Hashable, StoreUnavailable] = {}
-    for engines in groups.values():
-        place, names = engines[0].config.place, [engine.name for engine in engines]
-        if place in away:
-            found |= dict.fromkeys(names, away[place])
+    for engines in groups:
+        place, names = place_of(engines[0].config), [engine.name for engine in engines]
+        known = place.known(away)
+        if known is not None:
+            found |= dict.fromkeys(names, known)
             continue
         try:
             found |= zip(names, type(engines[0]).depths(engines), strict=True)
         except StoreUnavailable as error:
-            away[place] = error
+            away[place.lost(error)] = error
             found |= dict.fromkeys(names, error)
         except ConfigurationError as error:
             found |= dict.fromkeys(names, error)
     return found
+
+
+def place_of(config: QueueConfig) -> Place:
+    """Return where the live jobs of a queue are kept."""
+    server = _server_of(config)
+    return Place(store=config.place, server=config.place if server is None else server)
+
+
+def _server_of(config: QueueConfig) -> Hashable | None:
+    url, alias = config.options.get("URL"), config.options.get("CACHE")
+    where = url if alias is None else settings.CACHES.get(alias, {}).get("LOCATION")
+    if isinstance(where, str):
+        where = [where] if alias is None else re.split("[;,]", where)
+    if not isinstance(where, list | tuple):
+        return None
+    server = server_of(map(str, where))
+    return None if server is None else (config.engine, server)
+
+
+def live_jobs(queues: Iterable[Queue], job_id: str) -> list[JobInfo]:
+    """Return the live jobs of that id; in stores that do not answer there are none.
+
+    Raises:
+        ValidationError: it is no id.
+    """
+    check_job_id(job_id, "job_id")
+    found: list[JobInfo | None] = []
+    away: dict[Hashable, StoreUnavailable] = {}
+    for engines in _by_place(queues)[0]:
+        place = place_of(engines[0].config)
+        if place.known(away) is not None:
+            continue
+        try:
+            found += type(engines[0]).each_job(engines, job_id)
+        except StoreUnavailable as error:
+            away[place.lost(error)] = error
+        except ConfigurationError:
+            continue
+    return [one for one in found if one is not None]
+
+
+def _by_place(
+    queues: Iterable[Queue],
+) -> tuple[list[list[Engine]], dict[str, QueueStats | VTRRError]]:
+    """Return the engines of queues, those together that are asked together; why some have none."""
+    groups: dict[Hashable, list[Engine]] = {}
+    errors: dict[str, QueueStats | VTRRError] = {}
+    for queue in queues:
+        try:
+            engine = queue.engine
+        except ConfigurationError as error:
+            errors[queue.name] = error
+            continue
+        alone = None if engine.counts_together else queue.name
+        groups.setdefault((type(engine), engine.config.place, alone), []).append(engine)
+    return list(groups.values()), errors
 
 
 def known_queues() -> list[Queue]:

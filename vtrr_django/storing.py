@@ -1,9 +1,12 @@
-"""From validated jobs to the store: at once, or after the commit of the caller's transaction."""
+"""From validated jobs to the store: at once, or after the commit of the caller's transaction.
+
+And back to it from the dead letters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
@@ -11,10 +14,14 @@ from vtrr_django import events
 from vtrr_django.dispatching import call_for
 from vtrr_django.domain.job import NewJob
 from vtrr_django.engines.base import Engine
+from vtrr_django.exceptions import so_far
 from vtrr_django.intake import Waiting, declared_shares
 
 if TYPE_CHECKING:
     from vtrr_django.queue import Queue
+
+_CHUNK: Final = 1000
+"""Dead letters whose shares are asked for before they are brought back."""
 
 
 def store(queue: Queue, jobs: Sequence[NewJob], on_commit: bool | None) -> list[str]:
@@ -38,6 +45,39 @@ def store(queue: Queue, jobs: Sequence[NewJob], on_commit: bool | None) -> list[
     return _store_now(queue, engine, jobs, shares)
 
 
+def bring_back(queue: Queue, ids: Sequence[str] | None, limit: int) -> list[str]:
+    """Requeue dead letters as :meth:`Queue.requeue` does; partitions get what ``SHARES`` says.
+
+    Raises:
+        ConfigurationError, ValidationError: what ``SHARES`` says is no share. Nothing is lost:
+            some letters may be live jobs again, the others are letters still.
+        StoreUnavailable: the store did not answer.
+    """
+    engine, shares = queue.engine, queue.config.shares
+    _ = queue.dispatcher  # as in store()
+    if shares is None:
+        return engine.requeue(ids, limit=limit)
+    back: list[str] = []
+    with so_far(lambda: len(back)):
+        for letters in _letters(engine, ids, limit):
+            declared = declared_shares(shares, {one.partition_key for one in letters})
+            back += engine.requeue([one.id for one in letters], shares=declared)
+    return back
+
+
+def _letters(engine: Engine, ids: Sequence[str] | None, limit: int) -> Iterator[list[NewJob]]:
+    """Yield dead letters some at a time; without ids the oldest, as long as they go away."""
+    for start in range(0, limit if ids is None else len(ids), _CHUNK):
+        if ids is not None:
+            letters = engine.dead_letters(ids[start : start + _CHUNK])
+        else:
+            letters = engine.dead_letters(limit=min(_CHUNK, limit - start))
+        if letters:
+            yield letters
+        elif ids is None:
+            return
+
+
 def _must_wait(engine: Engine, on_commit: bool) -> bool:
     alias = engine.transaction_alias
     joins = alias is not None and connections[alias].in_atomic_block
@@ -48,13 +88,10 @@ def _store_later(
     queue: Queue, engine: Engine, jobs: Sequence[NewJob], shares: Mapping[str, float]
 ) -> list[str]:
     """Store after the commit of the default database's transaction; return the ids now."""
-    ids = [known or job.id for job, known in zip(jobs, engine.known(jobs), strict=True)]
-    waiting = Waiting.of(queue.name)
-    ids = [waiting.match(job) or job_id for job, job_id in zip(jobs, ids, strict=True)]
+    waiting = Waiting(queue.name, jobs, lambda: _store_now(queue, engine, jobs, shares))
+    ids = waiting.ids(engine.known(jobs))
     # Not robust: should the store refuse, the caller has to hear of it.
-    transaction.on_commit(
-        Waiting(queue.name, jobs, lambda: _store_now(queue, engine, jobs, shares))
-    )
+    transaction.on_commit(waiting)
     return ids
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, get_type_hints
-
-from asgiref.sync import async_to_sync, sync_to_async
 
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.ids import new_job_id
@@ -19,19 +17,13 @@ from vtrr_django.domain.retry import RetryPolicy
 from vtrr_django.domain.values import child_path, describe
 from vtrr_django.exceptions import ValidationError
 from vtrr_django.options import TaskOptions
+from vtrr_django.worker import coroutines
 from vtrr_django.worker.context import TaskContext
 
-ITEM_KEYS = (
-    "args",
-    "kwargs",
-    "weight",
-    "priority",
-    "id",
-    "msg_id",
-    "parent_id",
-    "delay",
-    "scheduled_at",
-)
+ITEM_OPTIONS = ("weight", "priority", "id", "msg_id", "parent_id", "delay", "scheduled_at")
+"""What may be said about a job, besides its arguments."""
+
+ITEM_KEYS = ("args", "kwargs", *ITEM_OPTIONS)
 """What an item of ``.queue(tasks=[...])`` may say."""
 
 
@@ -54,6 +46,17 @@ class Owner(Protocol):
     ) -> list[str]:
         """Validate and enqueue jobs of one task; return their ids, in order."""
 
+    async def aput(
+        self,
+        task: Task,
+        items: Sequence[Mapping[str, Any]],
+        partition_key: str,
+        *,
+        path: str = "",
+        on_commit: bool | None = None,
+    ) -> list[str]:
+        """Do :meth:`put` from async code."""
+
 
 class Runnable:
     """What a worker runs: shared by tasks and handlers."""
@@ -72,10 +75,17 @@ class Runnable:
         raise NotImplementedError
 
     def policy(self, exc: BaseException) -> RetryPolicy | None:
-        """Return the policy that counts for an exception; None: no retry."""
-        if self.options.autoretry_for and isinstance(exc, self.options.autoretry_for):
-            return self.options.autoretry_policy()
-        return self.owner.config.retry
+        """Return the policy that counts for an exception; None: no retry.
+
+        Whoever has said how often the task is retried does not mean by ``self.retry()`` alone:
+        so often it is by the queue's ``RETRY``, too. (None, which means no end, is not that.)
+        """
+        options, policy = self.options, self.owner.config.retry
+        if options.autoretry_for and isinstance(exc, options.autoretry_for):
+            return options.autoretry_policy()
+        if policy is None or options.max_retries is None or "max_retries" not in options.given:
+            return policy
+        return replace(policy, max_retries=options.max_retries)
 
     def retry_delay(self, exc: BaseException, job: LeasedJob) -> float | None:
         """Return the seconds until a job that raised is retried; None: it is a dead letter."""
@@ -176,19 +186,18 @@ class Task(Runnable):
             DuplicateJobError: ``id`` belongs to a different job.
             StoreUnavailable: the store did not answer.
         """
-        if kwargs is not None and not isinstance(kwargs, Mapping):
-            raise ValidationError("kwargs", f"expected a mapping, got {describe(kwargs)}")
-        item = {
-            "args": list(args),
-            "kwargs": {**(kwargs or {}), **task_kwargs},
-            "weight": weight,
-            "priority": priority,
-            "delay": delay,
-            "scheduled_at": scheduled_at,
-            "msg_id": msg_id,
-            "parent_id": parent_id,
-            "id": id,
-        }
+        item = _item(
+            args,
+            kwargs=kwargs,
+            weight=weight,
+            priority=priority,
+            delay=delay,
+            scheduled_at=scheduled_at,
+            msg_id=msg_id,
+            parent_id=parent_id,
+            id=id,
+            **task_kwargs,
+        )
         return self.owner.put(self, [item], partition_key, on_commit=on_commit)[0]
 
     def queue(
@@ -211,28 +220,26 @@ class Task(Runnable):
             DuplicateJobError: an ``id`` belongs to a different job; none was written.
             StoreUnavailable: the store did not answer.
         """
-        if isinstance(tasks, (str, bytes, Mapping)) or not isinstance(tasks, Sequence):
-            raise ValidationError("tasks", f"expected a list of mappings, got {describe(tasks)}")
-        for index, item in enumerate(tasks):
-            if not isinstance(item, Mapping):
-                raise ValidationError(
-                    f"tasks[{index}]", f"expected a mapping, got {describe(item)}"
-                )
-            unknown = item.keys() - set(ITEM_KEYS)
-            if unknown:
-                raise ValidationError(
-                    child_path(f"tasks[{index}]", min(map(str, unknown))),
-                    f"expected one of {', '.join(ITEM_KEYS)}, got an unknown key",
-                )
+        _check_items(tasks)
         return self.owner.put(self, tasks, partition_key, path="tasks", on_commit=on_commit)
 
-    async def aenqueue(self, *args: Any, **kwargs: Any) -> str:
+    async def aenqueue(
+        self, *args: Any, partition_key: str, on_commit: bool | None = None, **more: Any
+    ) -> str:
         """Do :meth:`enqueue` from async code."""
-        return await sync_to_async(self.enqueue)(*args, **kwargs)
+        item = _item(args, **more)
+        return (await self.owner.aput(self, [item], partition_key, on_commit=on_commit))[0]
 
-    async def aqueue(self, **kwargs: Any) -> list[str]:
+    async def aqueue(
+        self,
+        *,
+        partition_key: str,
+        tasks: Sequence[Mapping[str, Any]],
+        on_commit: bool | None = None,
+    ) -> list[str]:
         """Do :meth:`queue` from async code."""
-        return await sync_to_async(self.queue)(**kwargs)
+        _check_items(tasks)
+        return await self.owner.aput(self, tasks, partition_key, path="tasks", on_commit=on_commit)
 
 
 class Handler(Runnable):
@@ -267,6 +274,30 @@ class Handler(Runnable):
         return self._policy if self._policy is not None else super().policy(exc)
 
 
+def _item(
+    args: Sequence[Any], /, *, kwargs: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Return a call of :meth:`Task.enqueue` as an item; ``more``: options, and task's keywords."""
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ValidationError("kwargs", f"expected a mapping, got {describe(kwargs)}")
+    options = {name: more.pop(name) for name in ITEM_OPTIONS if name in more}
+    return {"args": list(args), "kwargs": {**(kwargs or {}), **more}, **options}
+
+
+def _check_items(tasks: object) -> None:
+    if isinstance(tasks, (str, bytes, Mapping)) or not isinstance(tasks, Sequence):
+        raise ValidationError("tasks", f"expected a list of mappings, got {describe(tasks)}")
+    for index, item in enumerate(tasks):
+        if not isinstance(item, Mapping):
+            raise ValidationError(f"tasks[{index}]", f"expected a mapping, got {describe(item)}")
+        unknown = item.keys() - set(ITEM_KEYS)
+        if unknown:
+            raise ValidationError(
+                child_path(f"tasks[{index}]", min(map(str, unknown))),
+                f"expected one of {', '.join(ITEM_KEYS)}, got an unknown key",
+            )
+
+
 def synchronous(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return what a worker's thread calls to run ``function`` to its end.
 
@@ -278,7 +309,9 @@ def synchronous(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             f"expected {name} to be a function that does its work when it is called, got a "
             "generator; take out the yield"
         )
-    return async_to_sync(function) if inspect.iscoroutinefunction(function) else function
+    if inspect.iscoroutinefunction(function):
+        return functools.partial(coroutines.run, function)
+    return function
 
 
 def _finished(result: object, name: str) -> object:

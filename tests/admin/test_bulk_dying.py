@@ -150,7 +150,7 @@ def test_a_killed_process_costs_no_letter(
     counted = 65 if action == "copy" or moment == "before" else 55
     assert f"{counted} failed jobs {DONE[action]}." in text
     gone = "10 failed jobs were gone when the run came to them: requeued or discarded by others, "
-    gone += "or by this run before its server process died."
+    gone += "or by this run before its server process or the store failed."
     assert (gone in text) == (counted < 65)
     assert text.count("gone") == (counted < 65)
 

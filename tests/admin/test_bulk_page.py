@@ -25,7 +25,7 @@ from tests.admin.ended import (
     to_the_end,
 )
 from tests.admin.looking import look, messages
-from vtrr_django.admin import bulk, bulk_step
+from vtrr_django.admin import bulk, bulk_page, bulk_step
 from vtrr_django.admin.bulk_ledger import name_of, number_of
 
 JSON = {"accept": "application/json"}
@@ -53,9 +53,9 @@ def test_the_confirmation_leads_to_a_page_that_can_be_loaded_again(
     address = begun(root, asked(root, "discard", "?queue=one"))
 
     number = runs().get().pk
-    assert address == f"{RUN}{number}/?go=1"
-    for path in (address, f"{RUN}{number}/"):
-        page = look(root, path)
+    assert address == f"{RUN}{number}/"
+    for _ in range(2):
+        page = look(root, address)
         assert "Discard 25 failed jobs (queue one)" in page.text
         assert "10 of 25 failed jobs discarded" in page.text
         assert set(page.buttons) >= {"Continue", "Stop"}
@@ -65,19 +65,50 @@ def test_the_confirmation_leads_to_a_page_that_can_be_loaded_again(
     assert "no-store" in root.get(address).headers["Cache-Control"]
 
 
-def test_only_who_was_just_there_has_the_script_go_on_by_itself(
+def goes(client: Client, path: str) -> bool:
+    """Return whether the page of a run has its script go on by itself."""
+    [form] = [form for form in look(client, path).find("form") if form.get("id") == "vtrr-run"]
+    return "data-goes" in form
+
+
+def test_only_the_page_after_a_button_has_the_script_go_on_by_itself(
     declared: str, root: Client
 ) -> None:
-    """A page that is opened some other day waits until it is told to."""
+    """One that is opened some other day, or from a link, waits until it is told to."""
+    letters(declared, "one", 35)
+    letters(declared, "two", 35)
+    address = begun(root, asked(root, "discard", "?queue=one"))
+    other = begun(root, asked(root, "discard", "?queue=two"))
+
+    assert not goes(root, address), "what was pressed last is another run"
+    assert goes(root, other)
+    for path in (other, f"{other}?go=1", f"{other}?go=1&x"):
+        assert not goes(root, path), "it is used up"
+    assert is_run(go_on(root, address))
+    assert goes(root, address)
+    assert not goes(root, address)
+
+
+def test_a_page_that_comes_long_after_the_button_waits(
+    declared: str, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a browser was closed in between, and is opened on another day."""
+    letters(declared, "one", 35)
+    address = begun(root, asked(root, "discard"))
+    monkeypatch.setattr(bulk_page, "_JUST", -1.0)
+    assert not goes(root, address)
+    monkeypatch.undo()
+    assert not goes(root, address)
+
+
+def test_a_link_does_not_set_a_run_of_another_session_going(declared: str, root: Client) -> None:
     letters(declared, "one", 25)
     address = begun(root, asked(root, "discard"))
+    again = Client()
+    again.force_login(User.objects.get(username="root"))
 
-    def goes(path: str) -> bool:
-        [form] = [form for form in look(root, path).find("form") if form.get("id") == "vtrr-run"]
-        return "data-goes" in form
-
-    assert goes(address)
-    assert not goes(address.partition("?")[0])
+    assert not goes(again, f"{address}?go=1")
+    assert goes(root, address)
 
 
 def test_who_logs_in_again_goes_on(declared: str, root: Client) -> None:

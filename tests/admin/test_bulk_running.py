@@ -255,7 +255,7 @@ def test_letters_that_somebody_else_has_requeued_are_counted_as_such(
 
     assert "8 failed jobs discarded." in text
     gone = "4 failed jobs were gone when the run came to them: requeued or discarded by others, "
-    assert f"{gone}or by this run before its server process died." in text
+    assert f"{gone}or by this run before its server process or the store failed." in text
     assert "could not" not in text
     assert live(alias) == set(ids[:4])
 
@@ -368,7 +368,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         def does(queue: Queue, ids: Any, once: str) -> list[str]:
             times[queue.name] = times.get(queue.name, 0) - 1
             if times[queue.name] == 0:
-                raise StoreUnavailable("database 'x' did not answer: <gone>")
+                raise StoreUnavailable("database 'x' did not answer: <gone>.")
             return action.does(queue, ids, once)
 
         return replace(action, does=does)
@@ -415,7 +415,7 @@ def test_a_script_is_told_what_is_in_the_way(
     assert news == {
         "percent": 33,
         "text": "10 of 30 failed jobs copied",
-        "trouble": "database 'x' did not answer: <gone>",
+        "trouble": "database 'x' did not answer: <gone>. Press Continue to go on.",
     }
 
 
@@ -429,6 +429,28 @@ def test_a_letter_whose_record_is_spoilt_holds_up_no_other(alias: str, root: Cli
     assert "1 failed job could not be copied: its record is spoilt, or others held it." in text
     assert "gone" not in text
     assert parents(alias) == sorted(ids)
+
+
+@pytest.mark.parametrize("action", ["copy", "requeue"])
+@pytest.mark.parametrize("wrong", ["seven", float("nan")])
+def test_letters_are_not_blamed_for_a_share_that_is_none(
+    alias: str, root: Client, settings: Any, action: str, wrong: Any
+) -> None:
+    answer: list[Any] = [wrong]
+    shares = {"DATABASE": alias, "SHARES": lambda partition_key: answer[0]}
+    settings.VTRR = {"QUEUES": {"one": shares, "two": {"DATABASE": alias}}}
+    letters(alias, "one", 3)
+
+    address = begun(root, asked(root, action))
+
+    text = messages(look(root, address))
+    assert "SHARES['acme']" in text
+    assert "Press Continue to go on." in text
+    assert "spoilt" not in text
+    answer[0] = 2.0
+    text = to_the_end(root, address=address)
+    assert f"3 failed jobs {'copied' if action == 'copy' else 'requeued'}." in text
+    assert "could not" not in text
 
 
 # -- what is sent ------------------------------------------------------------------

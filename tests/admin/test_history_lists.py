@@ -267,16 +267,32 @@ def test_another_list_begins_at_its_newest(declared: str, root: Client, small: N
 
 
 @pytest.mark.parametrize(
-    "query", ["?task=rare", "?task=rare&queue=one", "?q=rare", "?error_class=rare"]
+    "query",
+    [
+        "?task=rare",
+        "?task=rare&queue=one",
+        "?q=rare",
+        "?error_class=rare",
+        "?partition=acme&task=rare",
+        "?partition=acme&queue=one&error_class=rare",
+        "?partition=acme&q=rare",
+        "?partition=acme&failed_at__year=2024",
+        "?parent=order-1&task=rare",
+        "?q=acme&task=rare",
+        "?q=acme&failed_at__year=2024",
+    ],
 )
 def test_what_no_index_finds_is_looked_for_bit_by_bit(
     alias: str, root: Client, small: None, query: str
 ) -> None:
     rows = []
     for n in range(100):
-        fields = {"task_name": "rare", "error_class": "rare"} if n in (3, 50, 99) else {}
-        at = NOW - timedelta(hours=100 - n)
+        at, fields = NOW - timedelta(hours=100 - n), {"parent_id": "order-1"}
+        if n in (3, 50, 99):
+            fields |= {"task_name": "rare", "error_class": "rare"}
+            at = at.replace(year=2024) if "2024" in query else at
         rows += add(FailedJob, alias, "one", failed_at=at, **fields)
+        add(FailedJob, alias, "one", partition_key="globex")
 
     lists = all_listed(root, FAILED + query)
 

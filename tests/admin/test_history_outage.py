@@ -14,6 +14,7 @@ from django.db.utils import ProgrammingError, load_backend
 from django.test import Client
 from django.urls import resolve
 
+from tests import services
 from tests.admin.ended import COMPLETED, FAILED, Staff, asked, begin, dead, letters
 from tests.admin.looking import look
 from vtrr_django.admin import history_outage
@@ -38,7 +39,7 @@ def _database(**values: Any) -> Iterator[None]:
 def _broken(kind: str, folder: Path) -> dict[str, Any]:
     if kind == "folder":
         return {"NAME": folder / "missing" / "db.sqlite3"}
-    pytest.importorskip("psycopg")
+    services.need_package("psycopg")
     at = {"HOST": "127.0.0.1", "PORT": 1, "NAME": "x", "USER": "x", "PASSWORD": "x"}
     return {**at, "ENGINE": "django.db.backends.postgresql", "OPTIONS": {}}
 
@@ -133,5 +134,6 @@ def test_an_error_of_ours_is_not_taken_for_an_outage() -> None:
 def test_no_transaction_begins_before_a_page_can_say_it() -> None:
     """With ``ATOMIC_REQUESTS`` Django would begin one, in each database."""
     job = f"{FAILED}own_3Ajob-1/"
-    for path in (FAILED, f"{job}change/", f"{job}history/", COMPLETED):
+    pages = (FAILED, f"{job}change/", f"{job}history/", COMPLETED)
+    for path in (*pages, "/admin/vtrr_django/queuestate/"):
         assert resolve(path).func._non_atomic_requests == set(connections)  # type: ignore[attr-defined]

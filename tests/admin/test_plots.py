@@ -12,6 +12,7 @@ from vtrr_django.admin.plots import Bar, Series
 from vtrr_django.admin.tenants import Row
 from vtrr_django.domain.histogram import Histogram
 from vtrr_django.domain.job import PartitionStats
+from vtrr_django.figures.keeping import LONGEST_LINES
 from vtrr_django.figures.reading import REST, Minute, Tenant
 
 START = datetime(2026, 11, 30, 17, tzinfo=UTC)
@@ -152,6 +153,19 @@ def test_the_longest_lines_have_a_colour_and_the_rest_is_together() -> None:
     assert set(gap[1:]) == {"–"}
     assert last[1:] == ["7", *["0"] * charts.LINES]
     assert len({css for css, _ in plot.legend}) == charts.LINES + 1
+
+
+def test_a_line_that_was_too_short_to_be_kept_is_not_known_to_be_empty() -> None:
+    others = {f"o{n}": 50 for n in range(LONGEST_LINES)}
+    known = {"acme": 9_000}
+
+    plot = charts.waiting(minutes(known, others | {"-": 40}, known | {"-": 0}))
+
+    assert Page(str(plot.heads[1])).text == "acme"
+    first, full, last = plot.rows
+    assert (first[1], full[1], last[1]) == ("9,000", "–", "9,000")
+    assert full[-1] == str(50 * (LONGEST_LINES - charts.LINES + 1) + 40)
+    assert f"the {LONGEST_LINES} longest lines are kept" in plot.description
 
 
 def test_those_who_waited_longest_have_the_bars() -> None:

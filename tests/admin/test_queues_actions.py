@@ -12,7 +12,6 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from tests.admin.conftest import declare
-from tests.admin.html import Page
 from tests.admin.looking import address, look, messages, press
 from tests.admin.test_queues_pages import VIEW, partition
 from tests.contract.jobs import end, put, take
@@ -153,40 +152,27 @@ def test_what_fails_again_meanwhile_is_not_requeued_again(
     assert "3 dead letters requeued; 3 are left." in page.text
 
 
-def test_purging_asks_first_and_names_the_number(queue: Queue, root: Client) -> None:
-    put(queue.engine, "acme", "acme", "globex")
-    put(queue.engine, "acme", delay=3600)
-    take(queue.engine)
-
-    page = look(root, address("detail", queue.name))
-    [ask] = [url for label, url in page.links.items() if label.startswith("Purge (3)")]
-    asked = look(root, ask)
-
-    assert f"This removes 3 jobs of queue {queue.name}: 2 ready, 1 scheduled." in asked.text
-    assert queue.depth().ready == 2, "looking purges nothing"
-    told = press(root, ask, "Purge 3 jobs")
-    assert f"Queue {queue.name}: 3 waiting jobs purged." in told.text
-    stats = queue.depth()
-    assert (stats.ready, stats.scheduled, stats.leased) == (0, 0, 1)
-    assert logged() == ["Purged 3 waiting jobs."]
-    assert "there is nothing to purge" in look(root, ask).text
-
-
-def test_more_than_one_was_asked_about_is_not_purged(queue: Queue, root: Client) -> None:
-    put(queue.engine, "acme", "globex")
-    ask = address("purge", queue.name)
-    form = look(root, ask).buttons["Purge 2 jobs"]
-    put(queue.engine, "acme")
-
-    again = Page(root.post(ask, form.fields).content.decode())
-    assert "Nothing was purged: more jobs wait than you were asked about." in again.text
-    assert queue.depth().ready == 3
-    assert logged() == []
-    root.post(ask, again.buttons["Purge 3 jobs"].fields)
-    assert queue.depth().ready == 0
-
-
 # -- partitions --------------------------------------------------------------------
+
+
+def test_a_partition_can_be_paused_though_shares_cannot_be_asked(
+    settings: Any, staff: Callable[..., Client]
+) -> None:
+    def share_of(partition_key: str) -> float:
+        raise ValueError("CANARY")
+
+    queue = declare(settings, "sqlite", SHARES=share_of)
+    client = staff("view_queuestate", "steer_queues")
+    path = address("partition", queue.name) + "?key=acme"
+
+    page = look(client, path)
+    assert "SHARES did not tell its share" in page.text
+    assert "CANARY" not in page.text
+    page = press(client, path, "Pause")
+
+    assert "is paused" in page.text
+    assert "CANARY" not in page.text
+    assert [one.paused for one in queue.partitions("acme")] == [True]
 
 
 @pytest.mark.parametrize("share", [123456.75, 0.1234567, 1_000_000, 0.000001, 3])
@@ -357,11 +343,12 @@ def test_each_change_needs_its_permission_and_a_post(
     queue = declare(settings, "sqlite")
     dead(queue, 1)
     ids = put(queue.engine, "acme")
-    fields = {"partition": "acme", "share": "5", "limit": "5", "id": ids}
+    fields = {"partition": "acme", "share": "5", "limit": "5", "id": ids, "seen": "1"}
     before = (queue.depth().ready, queue.partitions())
     path = verb_path(queue, verb)
 
-    assert staff(*(ALL - {NEEDED[verb]})).post(path, fields).status_code == 403
+    for lacking in (NEEDED[verb], VIEW):
+        assert staff(*(ALL - {lacking})).post(path, fields).status_code == 403
     assert staff(*ALL, is_staff=False).post(path, fields).status_code == 302
     assert staff(*ALL, is_active=False).post(path, fields).status_code == 302
     assert Client().post(path, fields).status_code == 302

@@ -15,15 +15,25 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.admin.conftest import declare
-from tests.admin.looking import address, look
+from tests.admin.looking import address, look, press
 from tests.contract.jobs import end, job, put, take
+from tests.races.roles import Note
+from tests.races.waiting import until
 from vtrr_django import Queue, get_queue
 from vtrr_django.admin.links import quoted
 from vtrr_django.domain.job import OutcomeKind, QueueStats
 from vtrr_django.engines.orm.engine import OrmEngine
 from vtrr_django.engines.redis.engine import RedisEngine
 from vtrr_django.exceptions import StoreUnavailable
-from vtrr_django.models import CompletedJob, FailedJob, Job, QueueSample, WorkerSighting
+from vtrr_django.health import check_health
+from vtrr_django.models import (
+    CompletedJob,
+    FailedJob,
+    Job,
+    QueueSample,
+    QueueTotals,
+    WorkerSighting,
+)
 
 VIEW = "view_queuestate"
 
@@ -160,6 +170,81 @@ def test_workers_that_are_alive_and_take_nothing_are_told_of(settings: Any, root
     WorkerSighting.objects.filter(queue="another").delete()
     queue.pause("acme")
     assert told not in look(root, address("detail", queue.name)).text
+
+
+def both(root: Client, queue: Queue) -> list[str]:
+    """Return what the page of all queues says, and that of this one."""
+    return [look(root, address("changelist")).text, look(root, address("detail", queue.name)).text]
+
+
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_workers_without_the_task_of_their_jobs_are_told_of(queue: Queue, root: Client) -> None:
+    told = "Workers are given jobs whose task they do not have, and put them back."
+    queue.publish(Note(), partition_key="acme")
+    queue.measure("old")
+    assert not [text for text in both(root, queue) if told in text]
+    assert queue.worker(worker_id="old").run_burst().snoozed == 1
+    queue.measure("old")
+
+    for text in both(root, queue):
+        assert text.count("task they do not have") == 1, text
+        assert told in text
+    assert check_health([queue]).status == "critical"
+
+    [row] = QueueTotals.objects.using(queue.config.database).filter(queue=queue.name)
+    row.unknown_at = row.unknown_at - timedelta(minutes=2)
+    row.save(using=queue.config.database)
+    assert not [text for text in both(root, queue) if told in text], "it is long ago"
+
+
+def test_partitions_that_hold_all_jobs_back_are_told_of(queue: Queue, root: Client) -> None:
+    told = "All jobs that are ready are of partitions that are paused or at their limit"
+    queue.set_partition("limited", limit=1)
+    put(queue.engine, "limited", "limited", "resting")
+    assert len(queue.lease(1)) == 1
+    queue.measure("here")
+    page = look(root, address("detail", queue.name))
+    assert told not in page.text
+    queue.pause("resting")
+
+    assert told in look(root, address("detail", queue.name)).text
+    assert "Start one" not in look(root, address("detail", queue.name)).text
+
+    put(queue.engine, "acme")
+    assert told not in look(root, address("detail", queue.name)).text
+
+
+def test_no_worker_is_asked_for_before_one_is_needed(queue: Queue, root: Client) -> None:
+    put(queue.engine, "acme", delay=36_000)
+
+    assert check_health([queue]).status == "ok"
+    for text in both(root, queue):
+        assert "1 scheduled, and no worker was seen in the last 60 seconds" in text
+        assert "When they fall due they need one: manage.py vtrr_worker" in text
+        assert "Start one" not in text
+
+    put(queue.engine, "acme")
+    for text in both(root, queue):
+        assert "1 ready, 1 scheduled, and no worker was seen" in text
+        assert "Start one: manage.py vtrr_worker" in text
+
+
+def test_a_worker_is_asked_for_where_a_scheduled_job_is_due(queue: Queue, root: Client) -> None:
+    put(queue.engine, "acme", delay=0.01)
+
+    def asked() -> bool:
+        return "Start one" in look(root, address("detail", queue.name)).text
+
+    until(asked, "the job to be due")
+
+
+def test_no_worker_is_missed_where_jobs_may_wait(settings: Any, root: Client) -> None:
+    queue = declare(settings, "sqlite", HEALTH_MAX_WAIT=600)
+    put(queue.engine, "acme")
+
+    assert check_health([queue]).status == "ok"
+    for text in both(root, queue):
+        assert "no worker was seen" not in text
 
 
 def test_a_store_that_hangs_is_waited_for_once(
@@ -338,6 +423,12 @@ def test_numbers_in_forms_are_plain_whatever_the_language(settings: Any, root: C
     }
 
     assert fields == {"share": "1234.5", "limit": "12345"}
+    for key, jobs in (("acme", 1000), (None, 1001)):
+        put(queue.engine, *["acme"] * 1000, *["globex"] * (jobs - 1000))
+        ask = address("purge", queue.name)
+        told = press(root, ask if key is None else f"{ask}?key={key}", f"Purge {jobs:,} jobs")
+        assert f"{jobs:,} waiting jobs purged." in told.text
+        assert queue.depth().ready == 0
 
 
 @pytest.mark.django_db(transaction=True)

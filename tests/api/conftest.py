@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,11 +13,22 @@ from tests.api.signing import SECRET, SignedClient
 from tests.contract.conftest import pytest_collection_modifyitems, store
 from tests.contract.stores import Store
 from vtrr_django import get_queue
+from vtrr_django.api import auth
 from vtrr_django.queue import Queue
 
 __all__ = ["pytest_collection_modifyitems", "store"]
 
 MakeQueue = Callable[..., Queue]
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Whether this machine gets in without a secret: it does, as where ``vtrr_serve`` serves it."""
+    event = threading.Event()
+    event.set()
+    monkeypatch.setattr(auth, "_this_machine", event)
+    monkeypatch.setattr(auth, "_refused_this_machine", threading.Event())
+    return event
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ class Impatient(AppConfig):
     path = __file__.rpartition("/")[0]
 
     def ready(self) -> None:
-        from vtrr_django.api import serving
+        from vtrr_django.api import gathering, threads
         from vtrr_django.health import views
 
         def fail(*args: Any) -> Any:
             raise ZeroDivisionError("a bug")
 
-        serving.PATIENCE = 1.0  # type: ignore[misc]
+        gathering.PATIENCE = 1.0  # type: ignore[misc]
+        threads.MOST_HELD = 2_000_000  # type: ignore[misc]
         views.check_health = fail

@@ -11,7 +11,7 @@ from django.test import Client
 
 from vtrr_django.domain import signature
 
-SECRET = "correct horse battery staple"
+SECRET = "of the tests: 7f3a 9c1e b4d8 62f0 5a7b"
 
 
 def headers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -392,6 +393,11 @@ def test_without_a_secret_this_machine_gets_in(address: str, host: str) -> None:
         {"HTTP_FORWARDED": "for=127.0.0.1"},
         {"HTTP_VIA": "1.1 proxy"},
         {"HTTP_X_REAL_IP": "127.0.0.1"},
+        {"HTTP_X_FORWARDED": "for=127.0.0.1"},
+        {"HTTP_CF_RAY": "1"},
+        {"HTTP_CDN_LOOP": "proxy"},
+        {"HTTP_X_ENVOY_ATTEMPT_COUNT": "1"},
+        {"HTTP_X_AMZN_TRACE_ID": "Root=1"},
         {"SERVER_PROTOCOL": "HTTP/1.0"},
     ],
     ids=lambda more: " ".join(map(str, *more.items())),
@@ -418,6 +424,31 @@ def test_without_a_secret_staff_get_in_from_anywhere(staff: Callable[..., Client
     client = staff("view_queuestate")
     assert client.get("/who", REMOTE_ADDR="192.0.2.1").json()["user"] == "p0"
     assert client.get("/who", REMOTE_ADDR="192.0.2.1").status_code == 200
+
+
+@pytest.mark.usefixtures("open_house")
+def test_without_a_secret_a_project_lets_in_staff_only_unless_it_says_otherwise(
+    echoes: Any,
+    machine: threading.Event,
+    staff: Callable[..., Client],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine.clear()
+    here = Client(**LOCAL)
+    for _ in range(3):
+        assert refused(here.get("/who"))
+        assert refused(send(here, "POST", "/echo", b"{}"))
+        assert refused(Client(**LOCAL | {"HTTP_VIA": "1.1 proxy"}).get("/who"))
+    [said] = [one.getMessage() for one in caplog.records if one.name == "vtrr_django.api"]
+    assert "VTRR['ALLOW_LOOPBACK'] = True" in said
+    assert staff("view_queuestate").get("/who", **LOCAL).json()["user"] == "p0"
+    echoes.VTRR = {"ALLOW_LOOPBACK": False}
+    assert refused(here.get("/who"))
+    echoes.VTRR = {"ALLOW_LOOPBACK": True}
+    assert here.get("/who").json()["user"] == "loopback"
+    assert refused(Client(**LOCAL | {"HTTP_VIA": "1.1 proxy"}).get("/who"))
+    echoes.VTRR = {"ALLOW_LOOPBACK": True, "SECRET": SECRET}
+    assert refused(here.get("/who"))
 
 
 @pytest.mark.parametrize("more", [LOCAL, LOCAL | {"REMOTE_ADDR": "::1"}])

@@ -1,10 +1,10 @@
-"""Bodies, queries and fields: what is understood, and what is said of the rest."""
+"""Bodies: what is understood, and what is said of the rest."""
 
 from __future__ import annotations
 
 import io
 import json
-import logging
+import sys
 from typing import Any
 
 import pytest
@@ -13,13 +13,11 @@ from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.test import Client, RequestFactory
 
-from tests.api.signing import SignedClient, send
-from tests.api.urls import urlpatterns
+from tests.api.signing import SECRET, SignedClient, send
 from vtrr_django.api import body as bodies
-from vtrr_django.api.answers import Refused, answer
-from vtrr_django.api.body import LARGEST, parse_body, read_body
-from vtrr_django.api.fields import Fields
-from vtrr_django.exceptions import ValidationError
+from vtrr_django.api import endpoint
+from vtrr_django.api.answers import Refused
+from vtrr_django.api.body import LARGEST, ORDINARY, most_bytes, parse_body, read_body
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("echoes")]
 
@@ -63,9 +61,9 @@ def test_a_length_that_is_wrong_is_told_before_anything_is_read(
 
 
 def test_the_largest_body_is_read_whatever_django_allows_forms(signed: SignedClient) -> None:
-    assert django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE < LARGEST
-    body = b'{"a":"' + b"x" * (LARGEST - 8) + b'"}'
-    assert len(body) == LARGEST
+    assert django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE < ORDINARY
+    body = b'{"a":"' + b"x" * (ORDINARY - 8) + b'"}'
+    assert len(body) == ORDINARY
     assert signed.request("POST", "/echo", body).status_code == 200
     assert signed.request("POST", "/echo", body + b" ").status_code == 413
 
@@ -120,6 +118,12 @@ def test_a_body_where_none_is_expected_is_refused(signed: SignedClient, method: 
 
 
 # -- what it is --------------------------------------------------------------------
+
+
+def test_what_is_compressed_is_refused(signed: SignedClient) -> None:
+    for coding, status in {"gzip": 415, "br": 415, "identity": 200}.items():
+        answered = signed.request("POST", "/echo", b"{}", more={"Content-Encoding": coding})
+        assert answered.status_code == status, coding
 
 
 @pytest.mark.parametrize(
@@ -221,256 +225,49 @@ def test_a_body_may_not_be_left_out() -> None:
         parse_body(request, b"")
 
 
-# -- query -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("query", "path", "sentence"),
-    [
-        ("n=1&n=1", "n", "n: expected one value, got 2"),
-        ("m=1", "m", "m: expected one of n, text, got an unknown key"),
-        ("texts=1", "texts", "texts: expected one of n, text, got an unknown key"),
-    ],
+    ("payload", "most"),
+    [(100, 4 * 2**20), (2**20, 4 * 2**20), (2 * 2**20, 7 * 2**20), (10**9, 16 * 2**20)],
 )
-def test_a_query_holds_what_is_known_and_once(
-    signed: SignedClient, query: str, path: str, sentence: str
-) -> None:
-    answered = signed.get("/who", query=query)
-    assert answered.status_code == 400
-    assert answered.json()["path"] == path
-    assert answered.json()["error"].startswith(sentence)
-
-
-def test_more_parameters_than_django_takes_are_refused(signed: SignedClient) -> None:
-    answered = signed.get("/who", query="&".join(f"n={n}" for n in range(1001)))
-    assert answered.status_code == 400
-    assert "error" in answered.json()
-
-
-@pytest.mark.parametrize(
-    ("text", "number"), [("1", 1), ("10", 10), ("07", 7), ("1.0", 1), ("1e0", 1)]
-)
-def test_a_number_in_a_query(signed: SignedClient, text: str, number: int) -> None:
-    answered = signed.delete("/jobs/x", query=f"n={text}")
-    assert answered.json() == {"n": number, "seconds": float(number), "id": "x"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "0",
-        "11",
-        "1.5",
-        "1e9",
-        "1e999",
-        "x",
-        "+1",
-        "%201",
-        "1_0",
-        "%D9%A3",
-        "NaN",
-        "9" * 5000,
-        "%00",
-    ],
-)
-def test_what_is_none(signed: SignedClient, text: str) -> None:
-    answered = signed.delete("/jobs/x", query=f"n={text}")
-    assert answered.status_code == 400
-    assert answered.json()["path"] == "n"
-    assert answered.json()["error"].startswith("n: expected a whole number from 1 to 10, got ")
-
-
-# -- fields ------------------------------------------------------------------------
-
-GIVEN = Fields(
-    where="jobs[3]",
-    values={
-        "none": None,
-        "text": "hello",
-        "empty": "",
-        "lone": "\ud800",
-        "one": 1,
-        "half": 0.5,
-        "yes": True,
-        "list": [{"a": 1}, {}],
-        "mixed": [{}, 7],
-        "ids": ["a", "b"],
-        "dict": {"in ner": {"x": 1}},
-        "time": "2026-11-30T12:00:00+01:00",
-        "naive": "2026-11-30T12:00:00",
-        "early": "1900-01-01T00:00:00Z",
-        "edge": "0001-01-01T00:00:00+14:00",
-    },
-)
-
-
-def test_the_fields_of_a_body() -> None:
-    assert GIVEN.text("text", required=True) == "hello"
-    assert GIVEN.text("none") == GIVEN.text("empty") == GIVEN.text("nothing") == ""
-    assert GIVEN.text("nothing", default="x") == "x"
-    assert GIVEN.text_or_none("nothing") is None
-    assert GIVEN.text_or_none("empty") == ""
-    assert GIVEN.whole("one", 1, 9) == 1
-    assert GIVEN.whole("none", 1, 9, default=5) == GIVEN.whole("nothing", 1, 9, default=5) == 5
-    assert GIVEN.seconds("half") == 0.5
-    assert GIVEN.seconds("none", default=2.5) == 2.5
-    assert GIVEN.seconds_or_none("none") is None
-    assert GIVEN.choice("text", ["hello", "bye"]) == "hello"
-    assert GIVEN.choice("none", ["hello", "bye"], default="bye") == "bye"
-    assert [dict(one.values) for one in GIVEN.objects("list", 0, 2)] == [{"a": 1}, {}]
-    assert GIVEN.ids("ids", 1, 2) == ["a", "b"]
-    assert str(GIVEN.moment("time")) == "2026-11-30 11:00:00+00:00"
-    assert GIVEN.moment("none") is None
-    inner = GIVEN.object_or_none("dict")
-    assert inner is not None
-    assert inner.path("in ner") == 'jobs[3].dict["in ner"]'
-    assert GIVEN.object_or_none("nothing") is None
-    assert GIVEN.has("one")
-    assert not GIVEN.has("none")
-
-
-@pytest.mark.parametrize(
-    ("take", "told"),
-    [
-        (lambda: GIVEN.only("text", "one"), "none: expected one of text, one, got an unknown key"),
-        (
-            lambda: GIVEN.text("nothing", required=True),
-            "string of 1 to 1,000,000 characters, got n",
-        ),
-        (
-            lambda: GIVEN.text("none", required=True),
-            "string of 1 to 1,000,000 characters, got None",
-        ),
-        (lambda: GIVEN.text("empty", required=True), "got 0 characters"),
-        (lambda: GIVEN.text("text", longest=4), "string of 0 to 4 characters, got 5 characters"),
-        (lambda: GIVEN.text("one"), r"got 1 \(int\)"),
-        (lambda: GIVEN.text("lone"), "valid Unicode"),
-        (lambda: GIVEN.whole("nothing", 1, 9), "whole number from 1 to 9, got nothing"),
-        (lambda: GIVEN.whole("none", 1, 9), "whole number from 1 to 9, got None"),
-        (lambda: GIVEN.whole("yes", 1, 9, default=1), "whole number from 1 to 9, got True"),
-        (lambda: GIVEN.whole("half", 0, 9), "whole number from 0 to 9, got 0.5"),
-        (lambda: GIVEN.seconds("nothing", 1, 2), "finite number from 1 to 2, got nothing"),
-        (lambda: GIVEN.seconds("half", 1, 2), "finite number from 1 to 2, got 0.5"),
-        (lambda: GIVEN.seconds_or_none("text"), "finite number from 0 to 315,576,000, got 'hello'"),
-        (lambda: GIVEN.choice("text", ["a", "b"]), "one of a, b, got 'hello'"),
-        (lambda: GIVEN.choice("nothing", ["a"]), "one of a, got nothing"),
-        (lambda: GIVEN.choice("list", ["a"], default="a"), "one of a, got a list"),
-        (lambda: GIVEN.objects("nothing", 0, 1), "list of 0 to 1 objects, got nothing"),
-        (lambda: GIVEN.objects("list", 0, 1), "list of 0 to 1 objects, got 2"),
-        (lambda: GIVEN.objects("list", 3, 4), "list of 3 to 4 objects, got 2"),
-        (lambda: GIVEN.objects("mixed", 0, 2), r"mixed\[1\]: expected an object, got 7 \(int\)"),
-        (lambda: GIVEN.ids("list", 0, 2), r"list\[0\]: expected 1 to 64 printable"),
-        (lambda: GIVEN.object_or_none("list"), "an object, got a list"),
-        (lambda: GIVEN.moment("text"), "a time with an offset, such as 2026-11-30T12:00:00Z"),
-        (lambda: GIVEN.moment("naive"), "a time with an offset"),
-        (lambda: GIVEN.moment("early"), "a year from 1970 to 2199, got 1900"),
-        (lambda: GIVEN.moment("edge"), "a time with an offset|a year from"),
-        (lambda: GIVEN.moment("one"), r"string of 0 to 100 characters, got 1 \(int\)"),
-    ],
-)
-def test_fields_that_are_wrong(take: Any, told: str) -> None:
-    with pytest.raises(ValidationError, match=told) as error:
-        take()
-    assert error.value.path.startswith("jobs[3].")
-
-
-def test_a_misspelt_key_is_met_with_the_nearest() -> None:
-    with pytest.raises(ValidationError, match="did you mean 'weight'"):
-        Fields(values={"wieght": 1}).only("weight", "task")
-    with pytest.raises(ValidationError, match="x: expected none, got an unknown key"):
-        Fields(values={"x": 1}).only()
-
-
-# -- answers to errors -------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "status", "told"),
-    [
-        (
-            "validation",
-            400,
-            {"error": "jobs[3].weight: expected 1, got 2", "path": "jobs[3].weight"},
-        ),
-        ("whole", 400, {"error": "expected a job"}),
-        ("duplicate", 409, {"error": "another job has that id"}),
-        ("queue", 404, {"error": "no such queue"}),
-        ("refused", 409, {"error": "gone", "done": False}),
-    ],
-)
-def test_errors_that_say_what_to_change(name: str, status: int, told: dict[str, Any]) -> None:
-    answered = Client().get(f"/fail/{name}")
-    assert (answered.status_code, answered.json()) == (status, told)
-    assert answered.headers["Content-Type"] == "application/json"
-    assert answered.headers["X-Content-Type-Options"] == "nosniff"
-    assert "no-store" in answered.headers["Cache-Control"]
-    assert answered.headers.get("x-more") == ("yes" if name == "refused" else None)
-
-
-@pytest.mark.parametrize("name", ["store", "settings", "operational", "interface"])
-def test_errors_that_are_the_operators(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG):
-        answered = Client().get(f"/fail/{name}")
-    assert answered.status_code == 503
-    assert answered.headers["Retry-After"] == "1"
-    assert "SECRET" not in answered.content.decode()
-    # Said once, and not to ADMINS.
-    (record,) = caplog.records
-    assert (record.name, record.levelname) == ("vtrr_django.api", "WARNING")
-    assert "SECRET" in record.getMessage()
-
-
-def test_what_django_refuses_is_no_server_error() -> None:
-    assert Client().get("/fail/suspicious").status_code == 400
-
-
-def test_a_bug_is_djangos_to_answer() -> None:
-    with pytest.raises(ZeroDivisionError):
-        Client().get("/fail/bug")
-    assert Client(raise_request_exception=False).get("/fail/bug").status_code == 500
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("DELETE", "/echo", "PATCH, POST"),
-        ("OPTIONS", "/who", "GET, HEAD, POST"),
-        ("BREW", "/jobs/x", "DELETE, GET, HEAD"),
-    ],
-)
-def test_a_method_that_is_none(method: str, path: str, allowed: str) -> None:
-    answered = send(Client(), method, path)
-    assert (answered.status_code, answered.headers["Allow"]) == (405, allowed)
-    assert answered.json()["error"].startswith(f"expected {allowed}, got ")
-
-
-@pytest.mark.parametrize("path", ["/", "/no", "/no/such/path", "/%00", "/%ff", "/a%0d%0ab"])
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_path_that_is_none(method: str, path: str) -> None:
-    answered = Client().generic(method, path)
-    assert answered.status_code == 404
-    assert answered.json()["error"].startswith("expected a path")
-
-
-@pytest.mark.parametrize("name", ["nothere", "a b", "é", "x" * 65, "x" * 5000, "\x00", "..", "%"])
-def test_a_queue_that_is_none(signed: SignedClient, name: str) -> None:
-    answered = signed.post(f"/{name}/named")
-    assert answered.status_code == 404
-    assert len(answered.content) < 1000
-
-
-def test_a_view_answers_outside_any_transaction() -> None:
-    view: Any = urlpatterns[0].callback
-    assert view._non_atomic_requests >= set(django_settings.DATABASES)
-
-
-def test_what_an_answer_may_hold() -> None:
-    assert answer({"lone": "\ud800"}).content == b'{"lone":"\\ud800"}'
-    with pytest.raises(TypeError, match="expected JSON or datetimes, got set"):
-        answer({"a": set()})
-    with pytest.raises(ValueError, match="Out of range"):
-        answer({"a": float("nan")})
-
-
-def test_the_limit_is_16_mib() -> None:
+def test_the_limit_is_4_mib_or_more_where_payloads_are_large(payload: int, most: int) -> None:
+    assert most_bytes(payload) == most
     assert bodies.LARGEST == 16 * 2**20
+
+
+def test_a_body_that_is_too_large_for_its_queue_is_not_even_parsed(
+    echoes: Any, signed: SignedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echoes.VTRR = {
+        "SECRET": SECRET,
+        "QUEUES": {"default": {}, "mails": {"MAX_PAYLOAD_BYTES": 10**7}},
+    }
+    body = b'{"args":[' + b"[]," * 1_500_000 + b"[]]}"
+    assert signed.request("POST", "/mails/named", body).status_code == 200
+
+    def parse(*args: Any) -> Any:
+        raise AssertionError("it was parsed")
+
+    monkeypatch.setattr(endpoint, "parse_body", parse)
+    answered = signed.request("POST", "/default/named", body)
+    assert answered.status_code == 413
+    assert answered.json()["error"].startswith(
+        "expected a body of at most 4,194,304 bytes, got 4,5"
+    )
+    assert send(Client(), "POST", "/default/named", body).status_code == 401
+
+
+@pytest.mark.parametrize("digits", [4300, 4301])
+@pytest.mark.parametrize("limit", [4300, 0, 10_000])
+def test_the_digits_of_a_number_are_limited_whatever_python_allows(digits: int, limit: int) -> None:
+    raw = b'{"x": -' + b"9" * digits + b"}"
+    request = RequestFactory().post("/", raw, content_type="application/json")
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(limit)
+    try:
+        if digits == 4300:
+            assert parse_body(request, raw)["x"] < 0
+        else:
+            with pytest.raises(Refused, match="at most 4,300 digits"):
+                parse_body(request, raw)
+    finally:
+        sys.set_int_max_str_digits(before)

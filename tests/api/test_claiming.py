@@ -56,6 +56,20 @@ def test_a_claim_is_fair_and_takes_up_to_its_limit(api: Api) -> None:
     assert len(api.claim(100)) == 19
 
 
+@pytest.mark.parametrize(("largest", "most"), [(2**20, 32), (2**24, 2), (2**26, 1)])
+def test_an_answer_holds_no_more_than_so_many_bytes(
+    make_queue: MakeQueue, settings: Any, largest: int, most: int
+) -> None:
+    queue = make_queue(MAX_PAYLOAD_BYTES=largest)
+    api = Api(queue.name)
+    api.publish(*[{}] * 40)
+    claimed = api.claim(100)
+    assert len(claimed) == most
+    ends = [{"kind": "ack", "id": job["id"], "token": job["token"]} for job in claimed]
+    body = {"outcomes": ends, "claim": {"worker_id": "w", "limit": 100}}
+    assert len(api.post("finish", body).body["jobs"]) == min(most, 40 - most)
+
+
 def test_a_lease_may_have_its_own_length(api: Api, queue: Queue, store: Store) -> None:
     api.publish({}, {})
     [short] = api.claim(visibility_timeout=5)

@@ -52,6 +52,21 @@ def test_everybody_gets_the_page_and_nothing_of_the_project_is_in_it(project: An
     assert response.cookies == {}
 
 
+def test_who_has_only_the_secret_gets_it_where_all_else_needs_a_user(project: Any) -> None:
+    project.MIDDLEWARE = [
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    ]
+    for path, status in {
+        "/": 200,
+        "/openapi.json": 200,
+        "/queues": 401,
+        "/default/jobs": 401,
+    }.items():
+        assert Client().get(path).status_code == status, path
+
+
 def test_its_policy_allows_what_is_in_it_and_nothing_else(project: Any) -> None:
     response = Client().get("/")
 

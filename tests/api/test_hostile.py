@@ -167,7 +167,12 @@ QUERIES = [
     "jobs/x?token=",
     "jobs/x",
     *("jobs/x?token=x&runtime=-1", "jobs/x?token=x&runtime=1e99", "jobs/x?token=x&runtime=nan"),
-    *("jobs/a%20b?token=x", "jobs/a%00b?token=x", f"jobs/{'x' * 65}?token=x"),
+    *(
+        "jobs/a%20b?token=x",
+        "jobs/a%00b?token=x",
+        "jobs/a%0Ab%0D?token=x",
+        f"jobs/{'x' * 65}?token=x",
+    ),
     *(f"jobs/x?token={'x' * 2049}", "jobs/x?token=%ED%A0%80&token=x"),
 ]
 """Of a GET, or of a DELETE for ``jobs/``."""

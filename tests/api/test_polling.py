@@ -42,6 +42,12 @@ def elsewhere() -> Iterator[Ask]:
         yield lambda question: pool.submit(asked, question)
 
 
+@pytest.fixture(autouse=True)
+def _some_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let some wait, as in a server of ours."""
+    monkeypatch.setattr(waits, "most", 8)
+
+
 def waiting(count: int) -> None:
     until(lambda: waits.count == count, f"{count} that wait")
 
@@ -87,6 +93,26 @@ def test_one_too_many_is_answered_at_once(
 
 
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_one_too_many_is_told_when_to_come_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "most", 0)
+    answer = api.post("claim", {"worker_id": "w", "wait": 5})
+    assert answer.told == (200, {"jobs": [], "retry_after": 2})
+    assert answer.headers["Retry-After"] == "2"
+    body = {"outcomes": [], "claim": {"worker_id": "w", "wait": 5}}
+    answer = api.post("finish", body)
+    assert answer.told == (200, {"done": [], "jobs": [], "retry_after": 2})
+    assert answer.headers["Retry-After"] == "2"
+    # Who does not want to wait, or finds a job, is told nothing of the kind.
+    answer = api.post("claim", {"worker_id": "w"})
+    assert answer.told == (200, {"jobs": []})
+    assert "Retry-After" not in answer.headers
+    api.publish({})
+    answer = api.post("claim", {"worker_id": "w", "wait": 5})
+    assert list(answer.body) == ["jobs"]
+    assert "Retry-After" not in answer.headers
+
+
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_what_was_ended_is_told_though_the_store_goes_away_meanwhile(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,23 +134,18 @@ def test_what_was_ended_is_told_though_the_store_goes_away_meanwhile(
 
 
 class Clock:
-    """Stands for the clock and for the event that a wait waits for."""
+    """Stands for the clock by which a wait waits."""
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.pauses: list[float] = []
-        self.ended = False
 
     def monotonic(self) -> float:
         return self.now
 
-    def wait(self, seconds: float) -> bool:
+    def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.now += seconds
-        return self.ended
-
-    def is_set(self) -> bool:
-        return self.ended
 
 
 @pytest.fixture
@@ -134,12 +155,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def waits_by(clock: Clock, most: int = 1) -> Waits:
-    made = Waits(most)
-    made._ended = clock  # type: ignore[assignment]
-    return made
-
-
 def test_pauses_grow_up_to_half_a_second_and_end_with_the_time(clock: Clock) -> None:
     looks: list[float] = []
 
@@ -147,7 +162,7 @@ def test_pauses_grow_up_to_half_a_second_and_end_with_the_time(clock: Clock) -> 
         looks.append(clock.now)
         return []
 
-    assert waits_by(clock).poll(look, 10.0) == []
+    assert Waits(1).poll(look, 10.0) == ([], None)
     assert sum(clock.pauses) == pytest.approx(10.0)
     assert clock.pauses[:2] == [0.02, 0.03]
     assert max(clock.pauses) == 0.5
@@ -157,14 +172,16 @@ def test_pauses_grow_up_to_half_a_second_and_end_with_the_time(clock: Clock) -> 
 
 def test_it_looks_once_without_a_wait_or_room(clock: Clock) -> None:
     for most, seconds in ((1, 0), (1, -1), (0, 10)):
-        assert waits_by(clock, most).poll(list, seconds) == []
+        come_back = polling.COME_BACK if seconds == 10 else None
+        assert Waits(most).poll(list, seconds) == ([], come_back)
+    assert Waits(0).poll(lambda: ["a job"], 10) == (["a job"], None)
     assert clock.pauses == []
 
 
 def test_a_server_that_stops_keeps_nobody_waiting(clock: Clock) -> None:
-    made = waits_by(clock)
-    clock.ended = True
-    assert made.poll(list, 10) == []
+    made = Waits(1)
+    made.end()
+    assert made.poll(list, 10) == ([], polling.COME_BACK)
     assert clock.pauses == []
 
 
@@ -180,12 +197,12 @@ def test_those_who_wait_are_answered_when_the_server_stops() -> None:
         assert looked.wait(60)
         until(lambda: made.count == 1, "the wait to begin")
         made.end()
-        assert found.result(60) == []
-    assert made.poll(look, 300) == []
+        assert found.result(60) == ([], None)
+    assert made.poll(look, 300) == ([], polling.COME_BACK)
 
 
 def test_what_a_look_raises_ends_the_wait(clock: Clock) -> None:
-    made, answers = waits_by(clock), iter([[]])
+    made, answers = Waits(1), iter([[]])
     with pytest.raises(StopIteration):
         made.poll(lambda: next(answers), 10)
     assert made.count == 0
@@ -204,7 +221,8 @@ def test_nothing_is_taken_for_who_has_hung_up(clock: Clock, how: str) -> None:
     if how == "reset":
         ours.close()
     looks: list[int] = []
-    assert waits_by(clock).poll(lambda: looks.append(1) or [], 10, request) == []  # type: ignore[func-returns-value]
+    polled = Waits(1).poll(lambda: looks.append(1) or [], 10, request)  # type: ignore[func-returns-value]
+    assert polled == ([], None)
     assert bool(looks) == (how not in {"gone", "reset"})
     ours.close()
     theirs.close()
@@ -222,7 +240,7 @@ def test_who_hangs_up_while_waiting_gets_nothing(clock: Clock) -> None:
             theirs.close()
         return []
 
-    assert waits_by(clock).poll(look, 10, request) == []
+    assert Waits(1).poll(look, 10, request) == ([], None)
     assert len(looks) == 3
     ours.close()
 
@@ -253,9 +271,10 @@ def test_a_server_gives_no_job_to_who_has_hung_up(tmp_path: Path, transactional_
 
 @pytest.mark.django_db(transaction=True)
 def test_nobody_waits_with_a_transaction_open(clock: Clock) -> None:
-    made, looks = waits_by(clock), []
+    made, looks = Waits(1), []
     with transaction.atomic():
-        assert made.poll(lambda: looks.append(1) or [], 10) == []  # type: ignore[func-returns-value]
+        polled = made.poll(lambda: looks.append(1) or [], 10)  # type: ignore[func-returns-value]
+    assert polled == ([], polling.COME_BACK)
     assert (looks, clock.pauses) == ([1], [])
 
 

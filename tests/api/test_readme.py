@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import services
 from tests.api.test_serve import Serve, serve
 from tests.test_readme import section
 from vtrr_django.api.operations import OPERATIONS
@@ -20,12 +20,12 @@ from vtrr_django.domain.signature import canonical, sign
 __all__ = ["serve"]
 
 HTTP = section("HTTP")
-NEEDED = [program for program in ("bash", "curl", "openssl") if shutil.which(program) is None]
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(bool(NEEDED), reason=f"{', '.join(NEEDED)} is not installed")
 def test_the_curl_lines_do_what_is_written_below_them(serve: Serve, tmp_path: Path) -> None:
+    for program in ("bash", "curl", "openssl"):
+        services.need_program(program)
     [script] = re.findall(r"```bash\n(JOBS=.*?)```", HTTP, re.DOTALL)
     [secret] = re.findall(r"SECRET=(\S+)", script)
     server = serve(vtrr={"SECRET": secret, "QUEUES": {"default": {}}})

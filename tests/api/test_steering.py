@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.admin.test_half_done import fail_at, in_twos
 from tests.api.asking import Api
 from tests.contract.stores import Store
+from vtrr_django.exceptions import StoreUnavailable
 from vtrr_django.queue import Queue
+
+__all__ = ["in_twos"]
 
 DONE = (200, {"done": True})
 
@@ -46,6 +51,42 @@ def dead(api: Api, count: int) -> list[str]:
         lease = {"id": job["id"], "token": job["token"]}
         assert api.post("fail", lease | {"reason": "no"}).status == 200
     return [job["id"] for job in jobs]
+
+
+@pytest.mark.parametrize("chosen", [True, False], ids=["ids", "limit"])
+def test_what_was_requeued_before_a_store_failed_is_told(
+    api: Api, queue: Queue, in_twos: Callable[[str], None], chosen: bool
+) -> None:
+    ids = dead(api, 5)
+    in_twos("requeue")
+    found = api.post("requeue", {"ids": ids} if chosen else {"limit": 5})
+    assert (found.status, found.body["done"]) == (503, 2)
+    assert found.headers["Retry-After"] == "1"
+    stats = queue.stats()
+    assert (stats["ready"], stats["failed"]) == (2, 3)
+
+
+def test_a_pause_that_was_done_is_told(
+    api: Api, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go_on(self: Queue, partition_key: str | None) -> None:
+        error = StoreUnavailable("it is away")
+        error.done = 1
+        raise error
+
+    assert api.post("pause", {}).told == DONE
+    monkeypatch.setattr(Queue, "resume", go_on)
+    found = api.post("resume", {})
+    assert (found.status, found.body["done"]) == (503, 1)
+
+
+def test_a_requeue_of_which_nothing_was_done_tells_no_number(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(monkeypatch, Queue, "requeue", 1)
+    found = api.post("requeue", {"limit": 5})
+    assert found.status == 503
+    assert "done" not in found.body
 
 
 def test_dead_letters_come_back(api: Api, queue: Queue, store: Store) -> None:

@@ -68,6 +68,7 @@ def test_the_history_is_pruned(make_queue: MakeQueue, store: Store) -> None:
         [job] = queue.lease()
         queue.fail(job, "no")
     assert len(store.history(queue.name)["failed"]) == 3
+    store.age(queue.name)
     Api(queue.name).get("partitions")
     assert len(store.history(queue.name)["failed"]) == 1
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests import services
 
 HERE = Path(__file__).parent
 FILES = sorted(str(path.relative_to(HERE)) for path in (HERE / "inside").rglob("test_*.py"))
@@ -16,8 +17,7 @@ FILES = sorted(str(path.relative_to(HERE)) for path in (HERE / "inside").rglob("
 
 @pytest.mark.parametrize("name", FILES)
 def test_inside(name: str) -> None:
-    if find_spec("django_celery_beat") is None:
-        pytest.skip("django-celery-beat is not installed; it allows no Django 6.1")
+    services.need_package("django_celery_beat")
     without = {"VTRR_TEST_DATABASES", "VTRR_TEST_CELERY", "PYTEST_XDIST_WORKER"}
     ended = subprocess.run(
         [

@@ -67,6 +67,14 @@ class Board:
         """Forget the secret, should it be kept."""
         self.browser.ask("try { sessionStorage.clear() } catch {}")
 
+    @property
+    def kept(self) -> str:
+        """What the browser keeps for the site, whose admin pages keep things of their own."""
+        told: str = self.browser.ask(
+            "return JSON.stringify([{...sessionStorage}, {...localStorage}])"
+        )
+        return told
+
     def wait_until_shown(self) -> None:
         """Wait until it shows what it has found out about the queues."""
         until(lambda: self.shown, lambda: f"the queues to be shown, not {self.browser.text!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,8 +26,7 @@ SECRET = "CANARY-of-the-settings"
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Chrome]:
-    if find_spec("selenium") is None:
-        pytest.skip("selenium is not installed: the dependency group browser has it")
+    services.need_package("selenium")
     from tests.browser import chromium
 
     driver = chromium.start()
@@ -71,8 +69,7 @@ def site(django_db_setup: None, vtrr: dict[str, Any]) -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def unfold_site(django_db_setup: None, vtrr: dict[str, Any]) -> Iterator[Site]:
-    if find_spec("unfold") is None:
-        pytest.skip("django-unfold is not installed: the dependency group browser has it")
+    services.need_package("unfold")
     # Unfold calls what a newer Django deprecates.
     site = Site(vtrr, "tests.browser.site.unfold_settings", warnings="ignore")
     try:

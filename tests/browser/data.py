@@ -119,6 +119,8 @@ def fill_with_hostile(queue: Queue, names: Sequence[str]) -> dict[str, str]:
     for number, name in enumerate(names):
         fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}
         put(queue, name, id=f"l{IDS[number]}"[:64], **fields)
+        [begun] = take(queue, 1, name)
+        queue.retry(begun, reason=long)
         take(queue, 1, name)
     for number, name in enumerate(names):
         fields = {"task_name": name, "given_id": True, "payload": payload(name, long)}

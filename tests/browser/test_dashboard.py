@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from tests.browser.data import complete, fail, measure_now, one_store, put, take
 from tests.browser.site.tasks import SHIP
 from tests.commands.manage import manage
 from tests.races.waiting import until
-from vtrr_django.models import FailedJob
+from vtrr_django.figures.keeping import LONGEST_LINES, MINUTE, floor
+from vtrr_django.models import FailedJob, QueueSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from vtrr_django.queue import Queue
 
 SITE = {"DJANGO_SETTINGS_MODULE": "tests.browser.site.settings"}
+WRONG = "sésame ☃"
 
 
 # -- the secret --------------------------------------------------------------------
@@ -39,13 +42,13 @@ def test_a_wrong_secret_is_said_to_be_wrong(board: Board, browser: Browser) -> N
     browser.allow(REFUSED)
     board.open()
 
-    board.give("sésame ☃", keep=True)
+    board.give(WRONG, keep=True)
 
     until(lambda: browser.texts("#secret-error") == ["This is not the secret."], "the refusal")
     assert board.error("Secret") == "This is not the secret."
     assert board.focused.get_attribute("id") == "secret"
     assert not board.shown
-    assert browser.ask("return sessionStorage.length") == 0
+    assert WRONG not in board.kept
     assert "orders" not in browser.source
 
     board.give("")
@@ -63,18 +66,18 @@ def test_the_secret_is_kept_only_if_one_says_so(board: Board, browser: Browser) 
     assert SECRET not in "".join([*board.asked, browser.driver.current_url, browser.source])
     browser.driver.refresh()
     assert board.asks
-    kept = browser.ask("return JSON.stringify([{...sessionStorage}, {...localStorage}])")
-    assert SECRET not in kept
+    assert SECRET not in board.kept
 
     board.give(SECRET, keep=True)
     board.wait_until_shown()
+    assert SECRET in board.kept
     browser.driver.refresh()
     board.wait_until_shown()
     assert browser.texts("h1") == ["Queue orders"]
 
     browser.leave(lambda: board.press("Forget the secret"))
     assert board.asks
-    assert browser.ask("return sessionStorage.length") == 0
+    assert SECRET not in board.kept
 
 
 def test_a_secret_that_is_not_good_any_more_is_asked_for(board: Board, browser: Browser) -> None:
@@ -385,3 +388,30 @@ def test_what_happened_is_told(board: Board, browser: Browser, queue: Queue) -> 
     until(lambda: len(browser.all("#waiting tbody tr")) == 61, "the numbers")
     [*_, last] = browser.texts("#waiting tbody tr")
     assert last.split()[1:] != ["–"] * 3
+
+
+@one_store
+def test_a_line_that_was_too_short_to_be_kept_is_not_known_to_be_empty(
+    board: Board, browser: Browser, queue: Queue
+) -> None:
+    others = {f"o{n}": 50 for n in range(LONGEST_LINES)}
+    now = queue.figures.totals().now
+    for ago, lines in ((5, {"acme": 9_000}), (4, others)):
+        QueueSample.objects.create(
+            queue=queue.name,
+            at=floor(now - ago * MINUTE, MINUTE),
+            ready=sum(lines.values()),
+            waiting=json.dumps(lines),
+        )
+    board.enter()
+    board.follow(queue.name)
+    for summary in browser.all("summary"):
+        summary.click()
+    until(lambda: len(browser.all("#waiting tbody tr")) == 61, "the numbers")
+
+    rows = [row.split()[1:] for row in browser.texts("#waiting tbody tr")]
+    [known] = [index for index, row in enumerate(rows) if "9,000" in row]
+    acme = rows[known].index("9,000")
+    assert rows[known + 1][acme] == "–"
+    assert rows[known + 1].count("50") == 5
+    assert rows[known][:acme] + rows[known][acme + 1 :] == ["0"] * 6

@@ -10,6 +10,7 @@ from tests.browser.board import Board
 from tests.browser.conftest import SECRET
 from tests.browser.data import complete, fail, one_store, put
 from tests.commands.manage import manage
+from tests.ports import claim_port
 from tests.races.waiting import until
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ def test_it_waits_for_a_server_that_is_gone(
     browser.allow("ERR_CONNECTION_REFUSED")
     browser.allow("ERR_EMPTY_RESPONSE")
     browser.allow("ERR_CONNECTION_RESET")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = claim_port()
     board = Board(browser, f"http://127.0.0.1:{port}/")
     command = ("vtrr_serve", "--port", str(port))
 

@@ -131,6 +131,25 @@ def test_a_chosen_letter_is_discarded(boss: Browser, queue: Queue) -> None:
     assert _live(queue) == set()
 
 
+@one_store
+def test_who_goes_back_finds_no_letter_ticked(boss: Browser, queue: Queue) -> None:
+    letters = fail(queue, "acme", "acme", "acme")
+    boss.open(addresses.FAILED)
+    _tick(boss, letters[1])
+    _go(boss, "Discard")
+    boss.press("Discard: 1 failed job")
+    _arrive(boss)
+
+    boss.open(addresses.FAILED)
+    _tick(boss, letters[2])
+    _go(boss, "Discard")
+    FailedJob.objects.filter(id=letters[2]).delete()
+    boss.leave(boss.driver.back)
+
+    assert boss.all("#result_list input:checked") == []
+    assert boss.all("select[name=action] option:checked")[0].get_attribute("value") == ""
+
+
 def test_all_that_match_are_requeued_with_a_page_that_goes_on_by_itself(
     boss: Browser, queue: Queue
 ) -> None:
@@ -243,7 +262,8 @@ def test_a_script_says_that_its_session_has_ended_and_goes_on_after_a_log_in(
     boss.press("Requeue: 50 failed jobs")
     page = boss.path
     boss.run_scripts(True)
-    boss.open(page)  # it waits until it is told to go on: this is not where the run began
+    boss.open(f"{page}?go=1")  # it waits until it is told to go on, whatever a link says
+    assert {"Continue", "Stop"} <= set(boss.controls)
     session = boss.driver.get_cookie("sessionid")
     assert session is not None
     boss.driver.delete_cookie("sessionid")
@@ -280,7 +300,7 @@ def test_a_page_of_somebody_elses_run_shows_it_and_does_nothing(
     boss.run_scripts(True)
     boss.sign_in(person("other", "view_failedjob", "requeue_jobs"))
 
-    boss.open(f"{page}?go=1")
+    boss.open(page)
 
     assert "Asked for by boss; only they can go on with it or stop it." in boss.text
     assert not {"Continue", "Stop"} & set(boss.controls)

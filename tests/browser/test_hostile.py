@@ -34,6 +34,12 @@ STRANGE = "script:not([src^='/'], [type='application/json']), img:not([src^='/']
 
 _MARKUP = "return [...document.querySelectorAll(arguments[0])].map((one) => one.outerHTML)"
 
+_MARKS = """
+return [...document.querySelectorAll('.vtrr-escape')].filter((one) => one.checkVisibility()).map(
+  (one) => [one.textContent, one.getBoundingClientRect().width, getComputedStyle(one).clipPath])
+"""
+"""What stands for characters that nobody would see, and whether that can be seen."""
+
 QUEUES = (get_queue("orders"), get_queue("uploads"))
 
 
@@ -48,7 +54,7 @@ def test_hostile_names_are_text_on_every_page_and_stay_within_a_phone(
     boss.allow("404 (Not Found)")  # a letter's parent may be gone
     fill_with_hostile(queue, names)
     boss.resize(PHONE, 844)
-    wide, shown = {}, dict.fromkeys(names, 0)
+    wide, shown, marked = {}, dict.fromkeys(names, 0), 0
     page = addresses.queue(queue.name)
     pages = crawl(boss, page, within=page)
     if queue.name == "orders":  # the history is the same for all
@@ -62,8 +68,12 @@ def test_hostile_names_are_text_on_every_page_and_stay_within_a_phone(
         for name in names:
             shown[name] += name in text
         assert boss.ask(_MARKUP, STRANGE) == [], page
+        for mark, width, clipped in boss.ask(_MARKS):
+            marked += 1
+            assert (width > 4, clipped) == (True, "none"), (page, mark)
 
     assert wide == {}
+    assert marked
     assert all(count for name, count in shown.items() if name != LONG_NAME), shown
 
 
@@ -99,6 +109,8 @@ def test_arguments_and_secrets_are_on_no_page_and_in_no_log(watcher: Browser) ->
         fail(queue, "acme", reason=error, parent_id=parent, **hidden)
         fail(queue, "globex", reason=f"it broke on {CANARY}", **hidden)
         put(queue, "acme", **hidden)
+        [begun] = take(queue, 1)
+        queue.retry(begun, reason=error)
         take(queue, 1)
         put(queue, "acme", **hidden)
         put(queue, "acme", delay=3600, **hidden)

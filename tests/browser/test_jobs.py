@@ -33,6 +33,24 @@ def test_chosen_jobs_are_cancelled(boss: Browser, queue: Queue, scripts: bool) -
     assert boss.messages == ["Choose the jobs to cancel first."]
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_who_goes_back_finds_nothing_ticked(boss: Browser, queue: Queue, scripts: bool) -> None:
+    """A browser would tick by position: the job that has moved up."""
+    [first, chosen, next_one] = put(queue, "acme", "acme", "acme")
+    boss.run_scripts(scripts)
+    boss.open(addresses.queue(queue.name, "jobs", "ready"))
+    boss.tick(f"Choose job {chosen}")
+    boss.press("Cancel the chosen jobs")
+
+    boss.leave(boss.driver.back)
+    assert len(boss.all(ROWS)) == 2
+    assert boss.all("#content-main input:checked") == []
+    boss.press("Cancel the chosen jobs")
+
+    assert boss.messages == ["Choose the jobs to cancel first."]
+    assert [job.id for job in waiting(queue)] == [first, next_one]
+
+
 @one_store
 def test_one_box_ticks_all(boss: Browser, queue: Queue) -> None:
     put(queue, "acme", "globex", delay=3600)

@@ -54,7 +54,7 @@ def _actions(queue: Queue, jobs: dict[str, str]) -> dict[str, list[tuple[str, st
         "cancel": [("id", jobs["ready"])],
     }
     verbs = {addresses.queue(queue.name, "do", verb): sent for verb, sent in fields.items()}
-    return verbs | {addresses.queue(queue.name, "purge"): []}
+    return verbs | {addresses.queue(queue.name, "purge"): [("seen", "99")]}
 
 
 def _stands(queue: Queue) -> Any:

@@ -9,6 +9,7 @@ from django.contrib.admin.models import LogEntry
 
 from tests.browser import addresses
 from tests.browser.data import fail, lapse, one_store, put, waiting
+from tests.browser.looking import PHONE, is_too_wide, unnamed, walk
 
 if TYPE_CHECKING:
     from tests.browser.pages import Browser
@@ -89,6 +90,26 @@ def test_a_purge_names_the_number_and_can_be_called_off(
     assert _logged() == ["Purged 3 waiting jobs."]
 
 
+def test_a_queue_that_grows_is_purged_with_the_keyboard_on_a_phone(
+    boss: Browser, queue: Queue
+) -> None:
+    put(queue, "acme")
+    boss.resize(PHONE)
+    boss.open(addresses.queue(queue.name, "purge"))
+    put(queue, "acme")
+    boss.press("Purge 1 job")
+    assert boss.messages == ["Nothing was purged: more jobs wait than you were asked about."]
+    assert (unnamed(boss), walk(boss), is_too_wide(boss)) == ([], ([], []), "")
+    put(queue, "acme")
+
+    boss.field("Also all that has come since this page was made, however many").send_keys(" ")
+    boss.press("Purge 2 jobs")
+
+    told = f"Queue {queue.name}: 3 waiting jobs purged, 1 more than you were asked about."
+    assert boss.messages == [told]
+    assert queue.depth().ready == 0
+
+
 def test_a_second_click_on_a_stale_page_says_kindly_that_it_is_done(
     boss: Browser, queue: Queue
 ) -> None:
@@ -152,3 +173,32 @@ def test_why_jobs_wait_is_said(boss: Browser, queue: Queue) -> None:
     queue.measure("worker-1")
     boss.open(addresses.QUEUES)
     assert boss.texts(".vtrr-note") == []
+
+
+_FILL = """
+const texts = ["12,345", "1,234", "128", "4,321", "100,000+", "23 h 59 min"];
+document.querySelectorAll(".vtrr-queues tbody tr:first-child").forEach((row) => {
+  const cells = row.querySelectorAll("td.vtrr-n");
+  cells.forEach((cell, at) => { cell.textContent = texts[at] ?? "64"; });
+  row.querySelector(".vtrr-hour").lastChild.textContent = " 100,000";
+});
+const around = document.querySelector(".vtrr-scroll");
+return [around.scrollWidth, around.clientWidth];
+"""
+
+
+@pytest.mark.parametrize("width", [1200, 1024])
+def test_the_table_of_queues_fits_beside_the_sidebar(
+    boss: Browser, queue: Queue, width: int
+) -> None:
+    """With numbers as wide as those of a large site: the last column is not cut."""
+    put(queue, "acme")
+    boss.resize(width)
+    boss.open(addresses.QUEUES)
+    boss.ask("localStorage.setItem('django.admin.navSidebarIsOpen', 'true')")
+    boss.open(addresses.QUEUES)
+    assert boss.ask("return document.querySelector('#nav-sidebar').checkVisibility()")
+
+    needed, there = boss.ask(_FILL)
+
+    assert needed <= there

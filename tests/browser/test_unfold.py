@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser import addresses
-from tests.browser.data import complete, fail, put, waiting
+from tests.browser.data import LONG_NAME, complete, fail, put, waiting
 from tests.browser.looking import PHONE, is_too_wide
 from tests.races.waiting import until
 from vtrr_django import get_queue
@@ -40,14 +40,57 @@ def test_every_page_comes(boss: Browser) -> None:
         addresses.FAILED: dead,
         addresses.COMPLETED: done,
         f"{addresses.FAILED}orders:{dead}/change/": "ValueError",
+        f"{addresses.COMPLETED}orders:{done}/change/": done,
+        f"{addresses.FAILED}orders:{dead}/history/": dead,
     }.items():
         boss.resize(1200)
         boss.open(page)
         assert shown in boss.text, page
         boss.resize(PHONE)
-        if page.startswith(addresses.QUEUES):
-            wide[page] = is_too_wide(boss)
+        wide[page] = is_too_wide(boss)
     assert not any(wide.values()), wide
+
+
+# Cells of a list whose text is cut, or that do not fill their row.
+_CUT = """
+return [...document.querySelectorAll("#result_list tbody :is(td, th)")].filter((one) =>
+  one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1
+  || one.getBoundingClientRect().right < one.parentElement.getBoundingClientRect().right - 2
+).map((one) => one.outerHTML.slice(0, 100));
+"""
+
+
+def test_a_phone_is_wide_enough_for_long_names(boss: Browser) -> None:
+    queue = get_queue("orders")
+    reason = ValueError(f"no such file {LONG_NAME} " * 9)
+    [done] = complete(queue, LONG_NAME, task_name=LONG_NAME)
+    [dead] = fail(queue, LONG_NAME, task_name=LONG_NAME, reason=reason, parent_id=done)
+    put(queue, LONG_NAME, "acme")
+    boss.resize(PHONE)
+    wide, cut = {}, {}
+    for page in (
+        addresses.QUEUES,
+        addresses.queue("orders"),
+        addresses.queue("orders", "partition", key=LONG_NAME),
+        addresses.queue("orders", "jobs", "ready"),
+        addresses.queue("orders", "purge", key=LONG_NAME),
+        addresses.job("orders", dead),
+        addresses.job("orders", done),
+        addresses.FAILED,
+        f"{addresses.FAILED}?queue=orders",
+        addresses.COMPLETED,
+        f"{addresses.FAILED}orders:{dead}/change/",
+        f"{addresses.FAILED}orders:{dead}/history/",
+        f"{addresses.COMPLETED}orders:{done}/change/",
+    ):
+        boss.open(page)
+        wide[page], cut[page] = is_too_wide(boss), boss.ask(_CUT)
+    boss.open(f"{addresses.FAILED}orders:{dead}/change/")
+    boss.press("Requeue as a copy")
+    wide["confirm"] = is_too_wide(boss)
+
+    assert not any(wide.values()), wide
+    assert not any(cut.values()), cut
 
 
 def test_buttons_work(boss: Browser, queue: Queue) -> None:

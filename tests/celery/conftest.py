@@ -72,6 +72,12 @@ def open_site(
                     "global_keyprefix": f"{run}:",
                     **celery.get("broker_transport_options", {}),
                 }
+            else:
+                # Else a trigger may still be on its way when another connection counts them.
+                celery["broker_transport_options"] = {
+                    "confirm_publish": True,
+                    **celery.get("broker_transport_options", {}),
+                }
             plan = Plan(
                 run=run,
                 broker=services.SERVICES[broker].url(BROKERS[broker]),

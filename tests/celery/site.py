@@ -174,6 +174,15 @@ class Site:
 
         return until(look, f"job {job_id} to end", 30) or ""
 
+    def counts(self, queue: str, job_id: str) -> tuple[int, int]:
+        """Return the retries and timeouts that the history tells of a job that has ended."""
+        alias = self.queue(queue).config.database
+        for model in (CompletedJob, FailedJob):
+            rows: Any = model._default_manager.using(alias).filter(id=job_id)
+            for found in rows.values_list("delivery_count", "timeouts"):
+                return tuple(found)  # type: ignore[return-value]
+        raise AssertionError(f"job {job_id} is not in the history")
+
     def idle(self, queue: str) -> None:
         """Wait until a queue has no job, and no trigger waits."""
 

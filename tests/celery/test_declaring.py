@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
-from celery import Celery, Task
-from django.test import override_settings
+from asgiref.sync import async_to_sync, sync_to_async
+from celery import Celery, Task, signals
+from django.db import transaction
+from django.test import TestCase, override_settings
+from kombu.transport import virtual
 from pytest_django import DjangoDbBlocker
 
 from tests import services
+from tests.races.waiting import until
 from vtrr_django import get_queue
 from vtrr_django.contrib.celery import VTRRQueue, station
+from vtrr_django.contrib.celery.broker import visibility_timeout
 from vtrr_django.contrib.celery.task import TriggerTask, weave
 from vtrr_django.exceptions import ConfigurationError, ValidationError
+from vtrr_django.models import CompletedJob, Partition
 from vtrr_django.queue import Queue
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
@@ -136,6 +144,8 @@ def test_eager(app: Celery, queue: Queue) -> None:
     job.queue(partition_key="a", tasks=[{"args": [number]} for number in range(5)])
     assert seen == [0, 1, 2, 3, 4]
     assert queue.stats()["ready"] == 0
+    left = [one.name for one in threading.enumerate() if queue.name in one.name]
+    assert left == [], "with a connection of its own, to a database that tests want to drop"
 
 
 @pytest.mark.parametrize("propagates", [False, True])
@@ -163,6 +173,156 @@ def test_eager_retries_and_failures(
     assert len(runs) == 7
     assert queue.stats()["claimed"] == queue.stats()["scheduled"] == 0
     assert "triggers" not in caplog.text
+
+
+class _Hidden(virtual.Channel):  # type: ignore[misc]
+    """A channel as that of SQS."""
+
+    default_visibility_timeout = 1800
+
+    @property
+    def visibility_timeout(self) -> int:
+        raise NotImplementedError
+
+
+class _Locked(virtual.Channel):  # type: ignore[misc]
+    """A channel as that of Azure Service Bus."""
+
+    default_peek_lock_seconds = 60
+
+
+class _Unknown(virtual.Channel):  # type: ignore[misc]
+    """A channel of which nothing is known."""
+
+
+@pytest.mark.parametrize(
+    ("broker", "channel", "options", "seconds"),
+    [
+        ("memory://", None, {"visibility_timeout": 5}, None),
+        ("amqp://", None, {"visibility_timeout": 5}, None),
+        ("redis://", None, {}, 3600),
+        ("redis://", None, {"visibility_timeout": 7200}, 7200),
+        ("own", _Hidden, {}, 1800),
+        ("own", _Hidden, {"visibility_timeout": 43200}, 43200),
+        ("own", _Locked, {}, 60),
+        ("own", _Locked, {"peek_lock_seconds": 300}, 300),
+        ("own", _Unknown, {}, 3600),
+        ("own", _Unknown, {"visibility_timeout": 5}, 5),
+    ],
+)
+def test_when_the_broker_delivers_again(
+    broker: str, channel: Any, options: dict[str, Any], seconds: float | None
+) -> None:
+    own = Celery("own", set_as_current=False)
+    if channel is None:
+        own.conf.broker_url = broker
+    else:
+        own.conf.broker_url = None
+        own.conf.broker_transport = type("Transport", (virtual.Transport,), {"Channel": channel})
+    own.conf.broker_transport_options = options
+    assert visibility_timeout(own) == seconds
+    own.close()
+
+
+# -- eager jobs are the caller's: its thread, its connections, its transaction -------------
+
+
+def test_eager_in_a_transaction_that_is_open(app: Celery, queue: Queue) -> None:
+    """As in a ``TestCase``, whose transaction is around everything."""
+    app.conf.task_always_eager = True
+    seen: list[bool] = []
+
+    @queue.task(max_retries=1)
+    def job(self: Any) -> None:
+        seen.append(transaction.get_connection().in_atomic_block)
+        if not self.request.retries:
+            self.retry(countdown=60)
+
+    with transaction.atomic():
+        before = Partition.objects.create(queue=queue.name, partition_key="before")
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            job_id = job.enqueue(partition_key="a")
+        assert seen == [True, True]
+        assert CompletedJob.objects.filter(id=job_id).exists()
+    assert Partition.objects.filter(pk=before.pk).exists()
+
+
+@pytest.mark.service("redis")
+def test_eager_on_redis_keeps_what_the_caller_has_written(app: Celery) -> None:
+    app.conf.task_always_eager = True
+    name = f"d{uuid.uuid4().hex[:8]}"
+    url = services.SERVICES["redis"].url("redis")
+    settings = {"ENGINE": "redis", "URL": url, "CELERY_QUEUE": name, "ENQUEUE_ON_COMMIT": False}
+    seen: list[bool] = []
+    with override_settings(VTRR={"QUEUES": {name: settings}}):
+
+        @get_queue(name).task
+        def job(self: Any) -> None:
+            seen.append(Partition.objects.filter(queue=name).exists())
+
+        with transaction.atomic():
+            Partition.objects.create(queue=name, partition_key="before")
+            job.enqueue(partition_key="a")
+            assert transaction.get_connection().in_atomic_block
+        station.end_all()
+    assert seen == [True]
+    assert Partition.objects.filter(queue=name).exists()
+
+
+def test_eager_job_that_breaks_the_transaction(
+    app: Celery, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its end cannot be stored, which is said; nothing is tried again and again."""
+    app.conf.task_always_eager = True
+    runs: list[str] = []
+    triggers: list[str] = []
+
+    @signals.task_prerun.connect
+    def note(task_id: str, **kwargs: Any) -> None:
+        triggers.append(task_id)
+
+    @queue.task
+    def job(self: Any) -> None:
+        runs.append(self.request.vtrr_job.id)
+        transaction.set_rollback(True)
+
+    with transaction.atomic():
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            job_id = job.enqueue(partition_key="a")
+        assert runs == [job_id]
+        transaction.set_rollback(True)
+    assert "leasing from queue" in caplog.text
+    assert len(triggers) == 1
+
+
+def test_eager_coroutine(app: Celery, queue: Queue) -> None:
+    app.conf.task_always_eager = True
+    seen: list[tuple[int, bool]] = []
+
+    @queue.task(max_retries=1)
+    async def job(self: Any) -> None:
+        inside = await sync_to_async(lambda: transaction.get_connection().in_atomic_block)()
+        seen.append((self.request.retries, inside))
+        if not self.request.retries:
+            raise self.retry(countdown=60)
+
+    with transaction.atomic(), TestCase.captureOnCommitCallbacks(execute=True):
+        job.enqueue(partition_key="a")
+    assert seen == [(0, True), (1, True)]
+    async_to_sync(job.aenqueue)(partition_key="a")
+    assert seen[2:] == [(0, False), (1, False)]
+
+
+def test_eager_coroutine_at_its_soft_limit(app: Celery, queue: Queue) -> None:
+    app.conf.task_always_eager = True
+
+    @queue.task(soft_time_limit=0.05)
+    async def job(self: Any) -> None:
+        await asyncio.Event().wait()
+
+    job.enqueue(partition_key="a")
+    [failure] = queue.stats()["recent_failures"]
+    assert failure["reason"] == "SoftTimeLimitExceeded: it ran for more than 0.05 s"
 
 
 def test_without_celery_everything_else_works() -> None:
@@ -223,6 +383,20 @@ def test_vtrr_queue(app: Celery, client: redis.Redis) -> None:
     assert entry_name in app.conf.beat_schedule
     with pytest.raises(ValidationError):
         job.queue(partition_key="", tasks=[{}])
+
+
+@pytest.mark.service("redis")
+def test_vtrr_queue_counts_leases_that_ran_out(app: Celery, client: redis.Redis) -> None:
+    vtrr = VTRRQueue(client, app, name=f"v{uuid.uuid4().hex[:8]}")
+
+    @vtrr.task
+    def job(self: Any) -> None: ...
+
+    job.queue(partition_key="a", tasks=[{}])
+    [_] = vtrr.queue.lease(lease_seconds=1)
+    until(lambda: vtrr.reclaim() == 1, "the lease to run out")
+    vtrr.queue.measure()
+    assert vtrr.queue.figures.totals().counts["reclaimed"] == 1
 
 
 @pytest.mark.service("redis")

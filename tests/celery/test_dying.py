@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 
 from tests.celery.conftest import StartsSite, pairs
 from tests.celery.site import Site
+from tests.races.standing import go_on, stand_still_at_rest
 from tests.races.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
@@ -65,15 +63,13 @@ def test_retry_of_a_reclaimed_lease_is_dropped(site: Site) -> None:
     job_id = site.enqueue("plain", "late", ["retry", 1.5], ["end"])
     until(lambda: worker.told("retry: Retry in 1.5s"), "the retry to be on its way")
     [pid] = {entry.pid for entry in site.journal.entries() if entry.what == "start"}
-    for process in (worker.process.pid, pid):  # it sleeps through the end of the lease
-        os.kill(process, signal.SIGSTOP)
+    stand_still_at_rest(worker.process.pid, pid)  # it sleeps through the end of the lease
     queue = site.queue("plain")
     until(lambda: queue.reclaim() == 1, "the lease to run out")
     [job] = queue.lease()
     assert job.id == job_id
-    for process in (pid, worker.process.pid):
-        os.kill(process, signal.SIGCONT)
-    until(lambda: worker.told("comes too late"), "the retry to be dropped")
+    go_on(pid, worker.process.pid)
+    until(lambda: worker.told("came too late"), "the retry to be dropped")
     assert queue.ack(job)
     assert site.starts("late") == [(0, 0)]
 
@@ -85,12 +81,12 @@ def test_lease_that_is_gone_is_not_retried(site: Site) -> None:
     job_id = site.enqueue("plain", "gone", ["wait and retry", str(flag)])
     site.heard("start", "gone")
     [pid] = {entry.pid for entry in site.journal.entries() if entry.what == "start"}
-    os.kill(pid, signal.SIGSTOP)
+    stand_still_at_rest(pid)
     queue = site.queue("plain")
     until(lambda: queue.reclaim() == 1, "the lease to run out")
     [job] = queue.lease()
     flag.touch()
-    os.kill(pid, signal.SIGCONT)
+    go_on(pid)
     until(lambda: worker.told("its lease was not ours any more"), "the loss to be noticed")
     assert job.id == job_id
     assert queue.ack(job)

@@ -20,10 +20,15 @@ QUEUES: dict[str, dict[str, Any]] = {
     # others of this list keep the pool busy.
     "plain-kept": {"LEASE_SECONDS": 60},
     "auto": {"LEASE_SECONDS": 60},
+    "always": {},
+    "async": {"LEASE_SECONDS": 60},
+    "asyncauto": {"LEASE_SECONDS": 60},
+    "asynclimits": {},
     "limits": {},
     "woven": {},
     "late": {},
     "policy": {"RETRY": {"max_retries": 1, "base_delay": 0.1, "jitter": False}},
+    "never": {"RETRY": {"max_retries": 1, "base_delay": 0.1, "jitter": False}},
 }
 
 
@@ -38,6 +43,7 @@ def site(request: pytest.FixtureRequest, open_site: StartsSite) -> Site:
 
 
 ONCE = [(0, 0)]
+TWICE = [(0, 0), (1, 0)]
 CASES: dict[str, tuple[str, list[Any], list[tuple[int, int]], str]] = {
     "returns": ("plain", [["end"]], ONCE, "completed"),
     "raises": ("plain", [["raise", "Wanted"]], ONCE, "Wanted"),
@@ -60,19 +66,84 @@ CASES: dict[str, tuple[str, list[Any], list[tuple[int, int]], str]] = {
         [(0, 0), (1, 0)],
         "completed",
     ),
+    "discards, retried for everything": ("always", [["raise", "Discard"]], ONCE, "Discard"),
+    "rejects, retried for everything": ("always", [["raise", "Reject"]], ONCE, "Reject"),
+    "is invalid, retried for everything": (
+        "always",
+        [["raise", "ValidationError"]],
+        ONCE,
+        "ValidationError",
+    ),
+    "exits, retried for everything": (
+        "always",
+        [["raise", "SystemExit"], ["end"]],
+        [(0, 0), (0, 1)],
+        "completed",
+    ),
     "retries by policy": ("policy", [["raise", "Wanted"]], [(0, 0), (1, 0)], "Wanted"),
+    "is not retried by policy": ("never", [["raise", "Wanted"]], ONCE, "Wanted"),
     "exits": ("plain", [["raise", "SystemExit"], ["end"]], [(0, 0), (0, 1)], "completed"),
     "is killed": ("plain", [["kill"], ["end"]], [(0, 0), (0, 1)], "completed"),
     "is killed with a late ack": ("late", [["kill"], ["end"]], [(0, 0), (0, 1)], "completed"),
     "is killed in its retry": (
         "plain",
         [["retry", 0], ["kill"], ["end"]],
-        [(0, 0), (1, 0), (0, 1), (0, 2)],
+        [(0, 0), (1, 0), (1, 1)],
+        "completed",
+    ),
+    "is killed in its retry with a late ack": (
+        "late",
+        [["retry", 0], ["kill"], ["end"]],
+        [(0, 0), (1, 0), (1, 1)],
+        "completed",
+    ),
+    "is killed in its retry, which comes twice": (
+        "plain",
+        [["retry twice"], ["kill"], ["end"]],
+        [(0, 0), (1, 0), (1, 1)],
         "completed",
     ),
     "catches its soft limit": ("limits", [["patient"]], ONCE, "completed"),
     "passes its soft limit": ("limits", [["sleep", 30]], ONCE, "SoftTimeLimitExceeded"),
     "passes its hard limit": ("limits", [["stubborn"], ["end"]], [(0, 0), (0, 1)], "completed"),
+    "coroutine returns": ("async", [["end"]], ONCE, "completed"),
+    "coroutine raises": ("async", [["raise", "Wanted"]], ONCE, "Wanted"),
+    "coroutine discards": ("async", [["raise", "Discard"]], ONCE, "Discard"),
+    "coroutine is cancelled": ("async", [["cancelled"]], ONCE, "CancelledError"),
+    "coroutine retries": ("async", [["retry and clean up"], ["end"]], TWICE, "completed"),
+    "coroutine retries and returns": (
+        "async",
+        [["retry", 0.1, False], ["end"]],
+        TWICE,
+        "completed",
+    ),
+    "coroutine retries twice": ("async", [["retry twice"], ["sleep", 1]], TWICE, "completed"),
+    "coroutine retries and raises": (
+        "asyncauto",
+        [["retry and raise"], ["sleep", 1]],
+        TWICE,
+        "completed",
+    ),
+    "coroutine retries too often": ("async", [["retry or raise"]], TWICE, "Wanted"),
+    "coroutine retries by itself": (
+        "asyncauto",
+        [["raise", "Wanted"], ["end"]],
+        TWICE,
+        "completed",
+    ),
+    "coroutine catches its soft limit": ("asynclimits", [["patient"]], ONCE, "completed"),
+    "coroutine passes its soft limit": (
+        "asynclimits",
+        [["sleep", 600]],
+        ONCE,
+        "SoftTimeLimitExceeded",
+    ),
+    "coroutine passes its hard limit": (
+        "asynclimits",
+        [["stubborn"], ["end"]],
+        [(0, 0), (0, 1)],
+        "completed",
+    ),
     "runs for two leases": ("plain", [["sleep", 4.5]], ONCE, "completed"),
 }
 
@@ -82,12 +153,27 @@ def test_end(site: Site, name: str) -> None:
     queue, _, starts, end = CASES[name]
     assert site.end_of(queue, site.jobs[name]).rpartition(".")[2] == end
     assert site.starts(name) == starts
+    assert site.counts(queue, site.jobs[name]) == starts[-1], "what its last run was told is kept"
 
 
-def test_snoozed(site: Site) -> None:
-    job_id = site.enqueue("plain", "snoozed", ["snooze once", str(site.flag())])
-    assert site.end_of("plain", job_id) == "completed"
-    assert site.starts("snoozed") == [(0, 0), (0, 0)]
+@pytest.mark.parametrize("queue", ["plain", "always", "async"])
+def test_snoozed(site: Site, queue: str) -> None:
+    label = f"{queue} snoozed"
+    job_id = site.enqueue(queue, label, ["snooze once", str(site.flag())])
+    assert site.end_of(queue, job_id) == "completed"
+    assert site.starts(label) == [(0, 0), (0, 0)]
+
+
+def test_coroutine_knows_its_job(site: Site) -> None:
+    job_id = site.enqueue("async", "looks", ["request"])
+    assert site.end_of("async", job_id) == "completed"
+    assert site.heard("seen", "looks") == [("looks", [job_id], 2)]
+
+
+def test_coroutine_cleans_up_at_its_soft_limit(site: Site) -> None:
+    job_id = site.enqueue("asynclimits", "long", ["sleep", 600])
+    assert site.end_of("asynclimits", job_id).endswith("SoftTimeLimitExceeded")
+    assert ("long",) in site.journal.said("cleaned"), "or it goes on beside its retry"
 
 
 def test_unknown_task(site: Site) -> None:

@@ -18,7 +18,8 @@ DRAIN: dict[str, Any] = {"DRAIN_SECONDS": 1}
 
 @pytest.fixture(scope="module", params=["threads", "solo"])
 def site(request: pytest.FixtureRequest, open_site: StartsSite) -> Site:
-    site = open_site(PAIRS[0], {"plain": {}, "limits": {}, "auto": {}})
+    queues = ("plain", "limits", "auto", "always", "async", "asyncauto", "asynclimits")
+    site = open_site(PAIRS[0], {queue: {} for queue in queues})
     site.worker("-P", request.param, "-c", "2")
     return site
 
@@ -30,10 +31,19 @@ def site(request: pytest.FixtureRequest, open_site: StartsSite) -> Site:
         ("plain", [["end"]], [(0, 0)], "completed"),
         ("plain", [["raise", "Unloadable"]], [(0, 0)], "Unloadable"),
         ("plain", [["retry", 0.1], ["end"]], [(0, 0), (1, 0)], "completed"),
+        # Long enough for a second retry of the lease to be seen beside the first.
+        ("plain", [["retry twice"], ["sleep", 1]], [(0, 0), (1, 0)], "completed"),
+        ("auto", [["retry and raise"], ["sleep", 1]], [(0, 0), (1, 0)], "completed"),
         ("auto", [["raise", "Wanted"], ["end"]], [(0, 0), (1, 0)], "completed"),
         ("plain", [["raise", "SystemExit"], ["end"]], [(0, 0), (0, 1)], "completed"),
         ("limits", [["patient"]], [(0, 0)], "completed"),
         ("limits", [["sleep", 30]], [(0, 0)], "SoftTimeLimitExceeded"),
+        ("async", [["raise", "Wanted"]], [(0, 0)], "Wanted"),
+        ("async", [["retry and clean up"], ["end"]], [(0, 0), (1, 0)], "completed"),
+        ("async", [["cancelled"]], [(0, 0)], "CancelledError"),
+        ("asyncauto", [["raise", "Wanted"], ["end"]], [(0, 0), (1, 0)], "completed"),
+        ("asynclimits", [["patient"]], [(0, 0)], "completed"),
+        ("asynclimits", [["sleep", 600]], [(0, 0)], "SoftTimeLimitExceeded"),
     ],
 )
 def test_pool_in_one_process(
@@ -59,6 +69,16 @@ def test_max_retries_of_one_job_are_not_those_of_the_next(site: Site, queue: str
 
 
 @pytest.mark.service("redis")
+def test_a_wait_longer_than_the_brokers_is_no_failure_to_retry(site: Site) -> None:
+    """It goes through the store, by an exception that ``autoretry_for`` does not see."""
+    job_id = site.enqueue("always", "patient", ["retry", 99999])
+    queue = site.queue("always")
+    until(lambda: queue.engine.stats().scheduled == 1, "the retry to be stored")
+    assert site.starts("patient") == [(0, 0)]
+    assert queue.cancel(job_id) == [job_id]
+
+
+@pytest.mark.service("redis")
 def test_a_retry_that_vtrr_queue_has_sent_is_not_lost(site: Site) -> None:
     label, task = f"old {site.plan.run}", site.tasks["plain"]
     payload = {"task_name": task.name, "args": [label], "kwargs": {}}
@@ -71,7 +91,15 @@ def test_a_retry_that_vtrr_queue_has_sent_is_not_lost(site: Site) -> None:
 
 @pytest.fixture(scope="module", params=ONE_PAIR)
 def drained(request: pytest.FixtureRequest, open_site: StartsSite) -> Site:
-    site = open_site(request.param, {"plain-drain": DRAIN, "limits-drain": DRAIN, "plain": {}})
+    site = open_site(
+        request.param,
+        {
+            "plain-drain": DRAIN,
+            "limits-drain": DRAIN,
+            "asynclimits-drain": DRAIN,
+            "plain": {},
+        },
+    )
     site.worker("-P", "prefork", "-c", "1")
     return site
 
@@ -100,6 +128,14 @@ def test_drain_keeps_limits_per_job(drained: Site) -> None:
     for job_id in ids:
         assert drained.end_of("limits-drain", job_id) == "completed"
     assert drained.end_of("limits-drain", last).endswith("SoftTimeLimitExceeded")
+
+
+def test_drain_keeps_limits_of_coroutines(drained: Site) -> None:
+    first = drained.enqueue("asynclimits-drain", "sleep", ["sleep", 600])
+    last = drained.enqueue("asynclimits-drain", "patient", ["patient"])
+    assert drained.end_of("asynclimits-drain", first).endswith("SoftTimeLimitExceeded")
+    assert drained.end_of("asynclimits-drain", last) == "completed"
+    assert drained.journal.said("cleaned") == [("sleep",)]
 
 
 def test_drain_and_retry(drained: Site) -> None:

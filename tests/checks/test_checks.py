@@ -21,6 +21,7 @@ from django.test import override_settings
 
 import tests.app.tasks  # noqa: F401 - not first while settings lack its queue
 import vtrr_django.checks
+from tests import services
 from vtrr_django import get_queue
 
 _numbers = itertools.count(1)
@@ -334,6 +335,43 @@ def test_e009_without_heartbeat_a_task_ends_within_its_lease(
         assert found() == [], "a lease that is renewed lasts"
 
 
+@pytest.mark.parametrize(
+    ("conf", "own", "runner", "ok"),
+    [
+        ({"hard": 29, "soft": 20}, {}, "celery", True),
+        ({"hard": 29, "soft": 20}, {"base": True}, "celery", False),
+        ({"hard": 29}, {"soft_time_limit": 20}, "celery", True),
+        ({"hard": 29}, {}, "celery", False),
+        ({"hard": 29, "soft": 20}, {"time_limit": 31}, "celery", False),
+        ({"hard": 20}, {"soft_time_limit": 25}, "celery", False),
+        ({"hard": 29, "soft": 20}, {}, "vtrr_worker", False),
+    ],
+    ids=str,
+)
+def test_e009_knows_the_limits_of_celery_s_settings(
+    conf: dict[str, Any],
+    own: dict[str, Any],
+    runner: str,
+    ok: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    celery = services.need_package("celery")
+    app = celery.Celery(broker="memory://", set_as_current=False)
+    app.conf.task_time_limit, app.conf.task_soft_time_limit = conf["hard"], conf.get("soft")
+    if own.get("base"):
+        own = {"base": type("Slow", (celery.Task,), {"abstract": True, "time_limit": 31})}
+    name = f"checks-{os.getpid()}-{next(_numbers)}"
+    where = f"c-{name}" if runner == "celery" else None
+    options = {"LEASE_SECONDS": 30, "HEARTBEAT": False, "CELERY_QUEUE": where}
+    monkeypatch.setattr("celery._state._tls.current_app", app)
+    with override_settings(VTRR={"QUEUES": {name: options}}):
+
+        @get_queue(name).task(**own)
+        def work(self: Any) -> None: ...
+
+        assert ("vtrr.E009" not in ids()) == ok
+
+
 def test_e009_looks_for_tasks_where_a_worker_does(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     monkeypatch.setattr(vtrr_django.checks, "autodiscover_modules", looked.append)
@@ -369,7 +407,9 @@ def test_w003_reclaimed_late(interval: float, expected: list[str]) -> None:
         ({"RESERVE": 2}, []),
         # vtrr_worker runs as many jobs as it is told to.
         ({"PARTITION_LIMIT": 20}, []),
-        ({"PARTITION_LIMIT": 20, "CELERY_QUEUE": "c"}, ["vtrr.W004"]),
+        # So do processes of Celery: without a RESERVE it bounds the triggers that wait.
+        ({"PARTITION_LIMIT": 20, "CELERY_QUEUE": "c"}, []),
+        ({"PARTITION_LIMIT": 20, "CELERY_QUEUE": "c", "RESERVE": 1}, ["vtrr.W004"]),
     ],
 )
 def test_w004_limit_that_is_never_reached(
@@ -377,6 +417,39 @@ def test_w004_limit_that_is_never_reached(
 ) -> None:
     with queue(MAX_CONCURRENCY=8, **options):
         assert ids() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"DRAIN_SECONDS": 1}, "DRAIN_SECONDS"),
+        ({"RECLAIM_QUEUE": "r"}, "RECLAIM_QUEUE"),
+        ({"MAX_CONCURRENCY": 20}, "MAX_CONCURRENCY"),
+        ({"DRAIN_SECONDS": 0, "RECLAIM_QUEUE": None, "MAX_CONCURRENCY": 8}, None),
+        ({"MAX_CONCURRENCY": 20, "RESERVE": 2}, None),
+        (
+            {
+                "CELERY_QUEUE": "c",
+                "DRAIN_SECONDS": 1,
+                "RECLAIM_QUEUE": "r",
+                "MAX_CONCURRENCY": 20,
+            },
+            None,
+        ),
+    ],
+    ids=str,
+)
+def test_w009_settings_without_effect(
+    options: dict[str, Any], key: str | None, celery_app: Callable[..., None]
+) -> None:
+    with queue(**options):
+        if key is None:
+            assert found() == []
+            return
+        message = only()
+    assert message.id == "vtrr.W009"
+    assert message.obj == f"settings.VTRR['QUEUES']['q']['{key}']"
+    assert message.msg.startswith(f"{key} has no effect: ")
 
 
 # -- E010, E014, W005, W012, W013: Celery -----------------------------------------------------
@@ -395,7 +468,7 @@ def test_e010_two_queues_on_one_celery_queue() -> None:
 @pytest.fixture
 def celery_app(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A function that says what Celery app is loaded, whatever other tests loaded."""
-    pytest.importorskip("celery")
+    services.need_package("celery")
 
     def load(**facts: Any) -> None:
         good = {"fallback": False, "default_queue": "celery", "visibility_timeout": 3600.0}
@@ -417,7 +490,7 @@ def test_e014_celery_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_e015_a_broker_whose_client_is_not_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("celery")
+    services.need_package("celery")
     from vtrr_django.contrib.celery import facts
 
     def broken() -> None:
@@ -523,3 +596,97 @@ def test_w006_is_quiet_where_the_default_database_is_used_too(routed: Any) -> No
     routed()
     with override_settings(VTRR={"QUEUES": {"a": {}, "b": {"DATABASE": "other"}}}):
         assert found() == []
+
+
+# -- who may use HTTP --------------------------------------------------------------
+
+GOOD_SECRET = "9f2c1e7ab05d4836b7e0aa41c3d98f62"
+
+
+def secret(value: Any, **more: Any) -> Any:
+    return override_settings(VTRR={"SECRET": value, **more})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        GOOD_SECRET,
+        [GOOD_SECRET],
+        [GOOD_SECRET, GOOD_SECRET[::-1]],
+        "Zm9vYmFyIGJheiBxdXV4IHF1dXogY29yZ2U",
+        "my test of a key: 51 lamps over nine rivers",
+        "дом под синей горой, где живёт филин",
+    ],
+)
+def test_a_secret_that_is_long_and_random_is_one(value: Any) -> None:
+    with secret(value):
+        assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("x8Kq", "has 4 characters"),
+        (GOOD_SECRET[:15], "has 15 characters"),
+        (GOOD_SECRET + "\n", "begins or ends with white space"),
+        (" " + GOOD_SECRET, "begins or ends with white space"),
+        ("\N{NO-BREAK SPACE}" + GOOD_SECRET, "begins or ends with white space"),
+        ("a" * 64, "1 different characters"),
+        ("abcab" * 10, "3 different characters"),
+        ("abcdefghijklmnopqrstuvwxyz0123456789", "row of neighbours"),
+        ("changeme-changeme-changeme-changeme", "words that everybody tries"),
+        ("Your_Secret_Key_Goes_Here_1234567890", "words that everybody tries"),
+        ("correct horse battery staple", "words that everybody tries"),
+        (django_settings.SECRET_KEY, "is Django's SECRET_KEY"),
+    ],
+)
+def test_a_secret_that_is_none_is_an_error_which_does_not_tell_it(value: str, why: str) -> None:
+    with secret([GOOD_SECRET, value]):
+        message = only()
+    assert (message.id, message.obj) == ("vtrr.E016", "settings.VTRR['SECRET'][1]")
+    assert why in message.msg
+    assert value not in f"{message} {message.hint}"
+
+
+def test_a_secret_that_once_was_the_secret_key_is_none() -> None:
+    with override_settings(SECRET_KEY_FALLBACKS=[GOOD_SECRET]), secret(GOOD_SECRET):
+        message = only()
+    assert (message.id, message.obj) == ("vtrr.E016", "settings.VTRR['SECRET']")
+    assert "SECRET_KEY" in message.msg
+
+
+@pytest.mark.parametrize("value", [GOOD_SECRET[:16], GOOD_SECRET[:31]])
+def test_a_short_secret_is_warned_of(value: str) -> None:
+    with secret(value):
+        message = only()
+    assert (message.id, message.level) == ("vtrr.W016", 30)
+    assert f"has {len(value)} characters" in message.msg
+    assert value not in f"{message} {message.hint}"
+
+
+def test_two_secrets_that_are_one_are_warned_of() -> None:
+    with secret([GOOD_SECRET, GOOD_SECRET]):
+        message = only()
+    assert message.id == "vtrr.W016"
+    assert "are the same" in message.msg
+
+
+@pytest.mark.parametrize(
+    ("vtrr", "expected"),
+    [
+        ({}, []),
+        ({"ALLOW_LOOPBACK": False}, []),
+        ({"ALLOW_LOOPBACK": True}, ["vtrr.W017"]),
+        ({"ALLOW_LOOPBACK": True, "SECRET": GOOD_SECRET}, []),
+        ({"ALLOW_LOOPBACK": 1}, ["vtrr.E001"]),
+    ],
+)
+def test_an_api_that_is_open_to_this_machine_is_no_deployment(
+    vtrr: dict[str, Any], expected: list[str]
+) -> None:
+    with override_settings(VTRR=vtrr):
+        assert [one.id for one in run_checks(tags=["vtrr"], include_deployment_checks=True)] == (
+            expected
+        )
+        assert "vtrr.W017" not in ids()

@@ -42,6 +42,11 @@ def says(status: int, body: Any = None, **headers: str) -> Fault:
     return lambda answer: httpx.Response(status, content=raw, headers=told)
 
 
+async def no_thread(*arguments: Any, **options: Any) -> None:
+    """Stand for ``sync_to_async`` where an event loop needs none."""
+    raise AssertionError("a thread was asked to do what an event loop can")
+
+
 @dataclass
 class Seen:
     """One request as it came."""
@@ -170,6 +175,8 @@ class FakeApi:
         return {
             "queue": queue,
             "ready": len(self.ready),
+            "claimed": len(self.leases),
+            **dict.fromkeys(("scheduled", "failed", "completed"), 0),
             "oldest_ready_at": MOMENT,
             "recent_runs": [{"id": "x", "completed_at": MOMENT}],
             "recent_failures": [],

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.commands.manage import ROOT, Process
+from tests.ports import claim_port, give_back
 from tests.races.waiting import PATIENCE, until
 
-SECRET = "a secret of the tests"
+SECRET = "of the tests: 1d9f 40b6 e27c 83a5 c6f2"
 
-_ADDRESS = re.compile(r"listening on (http://\S+:([0-9]+))\n")
+_ADDRESS = re.compile(r"listening on (http://\S+:[0-9]+)\n")
 
 
 class Server:
@@ -25,7 +26,7 @@ class Server:
     def __init__(self, folder: Path, vtrr: dict[str, Any]) -> None:
         self._folder = folder
         self._env = {"VTRR_TEST_SETTINGS": json.dumps(vtrr)}
-        self._port = 0
+        self._port = claim_port()
         self._process: Process | None = None
         self.url = ""
 
@@ -40,7 +41,7 @@ class Server:
         )
         found = _ADDRESS.search(told.read_text())
         assert found, process.err
-        self.url, self._port = found[1], int(found[2])
+        self.url = found[1]
 
     def stop(self) -> None:
         """SIGTERM it: requests end."""
@@ -49,10 +50,15 @@ class Server:
         ended = self._process.end()
         assert ended.status == 0, ended.err
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """SIGKILL it and all its processes."""
         if self._process is not None:
             self._process.kill()
+
+    def close(self) -> None:
+        """Kill it, and let others have its port."""
+        self.kill()
+        give_back(self._port)
 
 
 class RemoteProcess:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -133,8 +134,9 @@ def test_what_the_server_refuses_is_a_validation_error_of_the_callers(pair: Pair
 @stores
 def test_leases_end_here_as_there(pair: Pair) -> None:
     remote, local = pair.remote, pair.local
+    assert remote.lease(wait=0.01) == []
     remote.publish_many([Note(str(number)) for number in range(5)], partition_key="acme")
-    acked, failed, retried, snoozed, released = remote.lease(5, "me")
+    acked, failed, retried, snoozed, released = remote.lease(5, "me", wait=20)
     assert acked.partition_key == "acme"
     assert remote.renew(acked, runtime=0.5, lease_seconds=300)
     assert remote.ack(acked, runtime=1.5)
@@ -151,6 +153,29 @@ def test_leases_end_here_as_there(pair: Pair) -> None:
     assert stats == local.stats() | {"oldest_wait_seconds": stats["oldest_wait_seconds"]}
     assert stats["recent_failures"][0]["reason"] == "ValueError: no"
     assert stats["recent_runs"][0]["worker_id"] == "me"
+
+
+@stores
+def test_who_waits_by_hand_is_given_the_job_that_comes_where_nobody_may_wait(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.VTRR = {**settings.VTRR, "LONG_POLLS": 0}
+    remote, pauses = pair.remote, []
+
+    def publish(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            remote.publish(Note("late"))
+
+    monkeypatch.setattr("vtrr_django.client.talk.time", SimpleNamespace(sleep=publish))
+    [job] = remote.lease(wait=20)
+    assert job.kwargs == {"text": "late"}
+    assert pauses == [2, 2]
+    assert remote.ack(job)
+    remote.publish(Note("there"))
+    [job] = remote.lease(wait=0.5)
+    assert job.kwargs == {"text": "there"}
+    assert pauses == [2, 2]
 
 
 @stores
@@ -175,9 +200,11 @@ def test_a_worker_runs_what_is_there(connect: Callable[..., Pair]) -> None:
 
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_a_store_that_is_away_is_unavailable(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    connect: Callable[..., Pair],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("vtrr_django.client.transport.time.sleep", lambda seconds: None)
+    pair = connect(patience=0.1)
 
     def away(*args: Any, **options: Any) -> Any:
         raise StoreUnavailable("the database has gone")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.fakes import FakeApi, lost, says, unsent
+from tests.client.fakes import FakeApi, lost, no_thread, says, unsent
 from vtrr_django import exceptions
 from vtrr_django.client import wire
 from vtrr_django.client.remote import RemoteQueue
@@ -94,8 +94,10 @@ def test_bulks_are_sent_in_bounded_requests(api: FakeApi, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("messages", "options", "path"),
     [
-        ([Mail("a"), Mail(7)], {}, "Mail.to"),  # type: ignore[arg-type]
-        ([Mail("a"), "no message"], {}, "str"),
+        ([Mail("a"), Mail(7)], {}, "messages[1].to"),  # type: ignore[arg-type]
+        ([Mail("a"), (Mail(7), {"weight": 2})], {}, "messages[1].to"),  # type: ignore[arg-type]
+        ([Mail("a"), "no message"], {}, "messages[1]"),
+        ([Mail("a"), Mail], {}, "messages[1]"),
         ([Mail("a"), (Mail("b"), {"weight": 0})], {}, "messages[1].weight"),
         ([Mail("a"), (Mail("b"), {"wait": 0})], {}, "messages[1].wait"),
         ([Mail("a"), (Mail("b"), 5)], {}, "messages[1]"),
@@ -143,6 +145,32 @@ def test_tasks_are_enqueued_as_on_a_local_queue(api: FakeApi) -> None:
     assert {job["task"] for job in api.jobs.values()} == {resize.name}
 
 
+def test_tasks_are_enqueued_from_async_code_without_a_thread(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = api.queue()
+    monkeypatch.setattr("asgiref.sync.SyncToAsync.__call__", no_thread)
+
+    @queue.task
+    def resize(self: Any, key: str, *, width: int = 100, weight_of: str = "") -> None: ...
+
+    options = {"partition_key": "acme", "delay": 2, "msg_id": "m", "kwargs": {"weight_of": "k"}}
+    items = [{"args": ["a"], "weight": 3}, {"args": ["b"], "kwargs": {"width": 2}}]
+
+    async def enqueue() -> list[str]:
+        api.faults.append(lost)
+        one = await resize.aenqueue("k", width=5, weight=2, **options)
+        return [one, *await resize.aqueue(partition_key="acme", tasks=items)]
+
+    made = asyncio.run(enqueue())
+    made += [resize.enqueue("k", width=5, weight=2, **options)]
+    made += resize.queue(partition_key="acme", tasks=items)
+    jobs = [{**api.jobs[job_id], "id": ""} for job_id in made]
+    assert jobs[:3] == jobs[3:]
+    assert jobs[0]["kwargs"] == {"width": 5, "weight_of": "k"}
+    assert (jobs[0]["weight"], jobs[0]["delay"], jobs[0]["msg_id"]) == (2, 2, "m")
+
+
 @pytest.mark.parametrize(
     ("wrong", "path"),
     [
@@ -150,6 +178,9 @@ def test_tasks_are_enqueued_as_on_a_local_queue(api: FakeApi) -> None:
         ({"tasks": [{"args": []}]}, "tasks[0]"),
         ({"tasks": [{"args": ["a"]}, {"args": ["b"], "weight": 0}]}, "tasks[1].weight"),
         ({"tasks": [{"args": ["a"], "kwargs": {"width": {1: 2}}}]}, "tasks[0].kwargs.width"),
+        ({"tasks": "a"}, "tasks"),
+        ({"tasks": ["a"]}, "tasks[0]"),
+        ({"tasks": [{"colour": "red"}]}, "tasks[0].colour"),
         ({"on_commit": True}, "on_commit"),
     ],
 )
@@ -159,106 +190,12 @@ def test_a_wrong_call_of_a_task_is_refused(api: FakeApi, wrong: dict[str, Any], 
     @queue.task
     def resize(self: Any, key: str, *, width: Any = 100) -> None: ...
 
-    with pytest.raises(exceptions.ValidationError) as caught:
-        resize.queue(**{"partition_key": "acme", "tasks": [{"args": ["a"]}], **wrong})
-    assert caught.value.path == path
+    arguments = {"partition_key": "acme", "tasks": [{"args": ["a"]}], **wrong}
+    for call in (resize.queue, lambda **these: asyncio.run(resize.aqueue(**these))):
+        with pytest.raises(exceptions.ValidationError) as caught:
+            call(**arguments)
+        assert caught.value.path == path
     assert not api.seen
-
-
-# -- leases ----------------------------------------------------------------------------
-
-
-def test_a_lease_is_taken_renewed_and_ended(api: FakeApi) -> None:
-    queue = api.queue("mails", visibility_timeout=45)
-    ids = queue.publish_many([Mail("a"), Mail("b")], partition_key="acme")
-    assert api.seen.pop().path == "/mails/jobs"
-    jobs = queue.lease(2, "me")
-    assert [job.id for job in jobs] == ids
-    assert jobs[0].kwargs == {"to": "a", "copies": 1}
-    assert (jobs[0].queue, jobs[0].partition_key) == ("mails", "acme")
-    assert jobs[0].enqueued_at == datetime(2026, 11, 30, 12, tzinfo=UTC)
-    assert api.seen[-1].body == {"worker_id": "me", "limit": 2, "visibility_timeout": 45}
-
-    assert queue.renew(jobs[0], runtime=1.5)
-    assert queue.renew(jobs[0], lease_seconds=120)
-    assert [one["visibility_timeout"] for one in api.renewals] == [45, 120]
-    assert api.renewals[0]["leases"] == [
-        {"id": ids[0], "token": jobs[0].token, "runtime": 1.5},
-    ]
-    assert queue.ack(jobs[0], runtime=2.5)
-    assert not queue.ack(jobs[0])
-    assert not queue.renew(jobs[0])
-    assert queue.fail(jobs[1], ValueError("no"))
-    ack, fail = api.outcomes
-    assert ack == {"kind": "ack", "id": ids[0], "token": jobs[0].token, "runtime": 2.5}
-    assert (fail["reason"], fail["error_class"]) == ("ValueError: no", "builtins.ValueError")
-    assert "ValueError: no" in fail["traceback"]
-
-
-def test_every_other_end_is_told(api: FakeApi) -> None:
-    queue = api.queue()
-    queue.publish_many([Mail("a")] * 3)
-    first, second, third = queue.lease(3)
-    assert queue.retry(first, 5, reason="later")
-    assert queue.snooze(second, 7)
-    assert queue.release(third)
-    told = [(one["kind"], one.get("delay"), one.get("reason")) for one in api.outcomes]
-    assert told == [("retry", 5, "later"), ("snooze", 7, None), ("release", None, None)]
-
-
-def test_a_claim_is_repeated_only_if_it_was_not_sent(api: FakeApi) -> None:
-    queue = api.queue()
-    queue.publish_many([Mail("a")] * 3)
-    api.faults.append(unsent)
-    assert len(queue.lease()) == 1
-    api.faults.append(lost)
-    with pytest.raises(exceptions.StoreUnavailable):
-        queue.lease()
-    assert len(api.leases) == 2
-
-
-def test_an_end_whose_answer_was_lost_is_told_again_and_is_not_ours_any_more(
-    api: FakeApi,
-) -> None:
-    queue = api.queue()
-    queue.publish(Mail("a"))
-    [job] = queue.lease()
-    api.faults.append(lost)
-    assert not queue.ack(job)
-    assert [one["kind"] for one in api.outcomes] == ["ack"]
-
-
-@pytest.mark.parametrize("n", [0, 101, 1.0, "1"])
-def test_how_many_jobs_are_leased_is_checked_here(api: FakeApi, n: Any) -> None:
-    with pytest.raises(exceptions.ValidationError, match="n: expected"):
-        api.queue().lease(n)
-    assert not api.seen
-
-
-@pytest.mark.parametrize("body", [{}, {"jobs": None}, {"jobs": ["x"]}, {"jobs": [{"id": "x"}]}])
-def test_jobs_of_another_kind_are_said_to_be_so(api: FakeApi, body: Any) -> None:
-    api.faults.append(says(200, body))
-    with pytest.raises(exceptions.ConfigurationError, match=r"jobs.* same vtrr-django"):
-        api.queue().lease()
-
-
-@pytest.mark.parametrize("done", [None, "x", [1], [], [True, True]])
-def test_ends_of_another_kind_are_said_to_be_so(api: FakeApi, done: Any) -> None:
-    queue = api.queue()
-    queue.publish(Mail("a"))
-    [job] = queue.lease()
-    api.faults.append(says(200, {"jobs": [], "done": done}))
-    with pytest.raises(exceptions.ConfigurationError, match="same vtrr-django"):
-        queue.ack(job)
-
-
-def test_answers_that_are_too_short_are_said_to_be_so(api: FakeApi) -> None:
-    queue = api.queue()
-    api.faults.extend([says(200, {"ids": []}), says(200, {"oldest_ready_at": "noon"})])
-    with pytest.raises(exceptions.ConfigurationError, match="1 ids"):
-        queue.publish(Mail("a"))
-    with pytest.raises(exceptions.ConfigurationError, match="moments"):
-        queue.stats()
 
 
 # -- looking ---------------------------------------------------------------------------

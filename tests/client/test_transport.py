@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import os
 import time
 import traceback
+from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -17,19 +17,45 @@ from tests.client.fakes import SECRET, FakeApi, Fault, lost, says, silent, unsen
 from vtrr_django import exceptions
 from vtrr_django.client import transport
 from vtrr_django.client.remote import RemoteQueue
-from vtrr_django.client.transport import TRIES, Transport
+from vtrr_django.client.talk import Call
+from vtrr_django.client.transport import Transport
 from vtrr_django.domain import signature
 
-STATS = ("GET", "/default/stats")
+STATS = Call(method="GET", path="/default/stats")
 
 
 def call(api: FakeApi, **options: Any) -> dict[str, Any]:
-    return way_to(api).call(*STATS, **options)
+    return way_to(api).call(replace(STATS, **options))
 
 
-def way_to(api: FakeApi, base_url: str = "http://jobs.test") -> Transport:
+def way_to(api: FakeApi, base_url: str = "http://jobs.test", **more: Any) -> Transport:
     options = {"transport": httpx.MockTransport(api.handle)}
-    return Transport(base_url, api.secret, http_options=options)
+    return Transport(base_url, api.secret, http_options=options, **more)
+
+
+class Clock:
+    """Stands for the time: what sleeps makes it later."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(transport, "time", clock)
+    return clock
 
 
 # -- signing ---------------------------------------------------------------------------
@@ -38,7 +64,7 @@ def way_to(api: FakeApi, base_url: str = "http://jobs.test") -> Transport:
 @pytest.mark.parametrize("prefix", ["", "/vtrr", "/a%20b/j%C3%B6bs/x%2Fy"])
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_the_whole_path_is_signed_as_the_server_decodes_it(prefix: str, slash: str) -> None:
-    answer = way_to(_Below(prefix), f"http://jobs.test{prefix}{slash}").call(*STATS)
+    answer = way_to(_Below(prefix), f"http://jobs.test{prefix}{slash}").call(STATS)
     assert answer["queue"] == "default"
 
 
@@ -69,7 +95,7 @@ def test_a_wrong_secret_is_named_as_one_of_the_reasons(api: FakeApi) -> None:
         "http://jobs.test", "guess", http_options={"transport": httpx.MockTransport(api.handle)}
     )
     with pytest.raises(exceptions.ConfigurationError, match=r"secret= has to be .* clocks"):
-        wrong.call(*STATS)
+        wrong.call(STATS)
     assert len(api.seen) == 1
 
 
@@ -79,7 +105,7 @@ def test_a_server_with_a_secret_asks_for_one(api: FakeApi) -> None:
         "http://jobs.test", http_options={"transport": httpx.MockTransport(api.handle)}
     )
     with pytest.raises(exceptions.ConfigurationError, match="give secret="):
-        none.call(*STATS)
+        none.call(STATS)
 
 
 def test_the_secret_shows_nowhere(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:
@@ -131,15 +157,23 @@ def test_a_password_in_the_base_url_is_refused_and_not_shown() -> None:
     "fault",
     [unsent, silent, lost, *(says(status, {"error": "x"}) for status in (500, 502, 503, 504, 429))],
 )
-def test_what_may_be_done_twice_is_tried_again(api: FakeApi, fault: Fault) -> None:
-    api.faults.extend([fault] * (TRIES - 1))
+def test_what_may_be_done_twice_is_tried_again_as_long_as_is_said(
+    clock: Clock, fault: Fault
+) -> None:
+    api = FakeApi(faults=deque([fault] * 8))
     assert call(api)["queue"] == "default"
-    assert len(api.seen) == TRIES
+    assert len(api.seen) == 9
+    assert clock.now < 1000 + transport.PATIENCE
 
-    api.faults.extend([fault] * TRIES)
-    with pytest.raises(exceptions.StoreUnavailable, match=r"http://jobs\.test"):
-        call(api)
-    assert len(api.seen) == 2 * TRIES
+    for patience in (transport.PATIENCE, 7.0, 0.0):
+        api.faults.extend([fault] * 1000)
+        began, tries = clock.now, len(api.seen)
+        with pytest.raises(exceptions.StoreUnavailable, match=r"http://jobs\.test"):
+            way_to(api, patience=patience).call(STATS)
+        # The last try is at the end of that time, not before.
+        assert clock.now - began == pytest.approx(patience)
+        assert len(api.seen) - tries > patience / transport.LONGEST_PAUSE
+        api.faults.clear()
 
 
 @pytest.mark.parametrize("fault", [silent, lost, says(503, {"error": "x"}), says(502, b"")])
@@ -156,10 +190,9 @@ def test_what_has_not_been_sent_is_tried_again_whatever_it_is(api: FakeApi) -> N
 
 
 def test_pauses_grow_and_leave_the_server_alone_as_long_as_it_wants(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
-    api, pauses = FakeApi(), []
-    monkeypatch.setattr(time, "sleep", pauses.append)
+    api, pauses = FakeApi(), clock.pauses
     api.faults.extend([unsent] * 3 + [says(503, {"error": "x"}, retry_after="2")])
     call(api)
     longest = [transport.FIRST_PAUSE * 2**number for number in range(4)]
@@ -228,64 +261,23 @@ def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
         Transport("http://jobs.test", timeout=timeout)
 
 
-# -- connections -----------------------------------------------------------------------
+@pytest.mark.parametrize("patience", [-1, "10", float("inf"), None])
+def test_a_patience_that_is_none_is_refused(patience: Any) -> None:
+    with pytest.raises(exceptions.ConfigurationError, match="patience: expected"):
+        RemoteQueue(base_url="http://jobs.test", patience=patience)
 
 
-def test_a_process_that_was_forked_has_connections_of_its_own(
-    api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    way = way_to(api)
-    way.call(*STATS)
-    before = way._client
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    way.call(*STATS)
-    assert way._client is not before
-    assert before is not None
-    assert not before.is_closed
-
-
-def test_it_can_be_used_again_after_it_was_closed(api: FakeApi) -> None:
-    with api.queue() as queue:
-        queue.stats()
-        client = queue._transport._client
-    assert client is not None
-    assert client.is_closed
-    assert queue.stats()["queue"] == "default"
-    queue.close()
-
-
-def test_a_queue_that_nobody_closed_closes_its_connections(api: FakeApi) -> None:
-    queue = api.queue()
-    queue.stats()
-    client = queue._transport._client
-    del queue
-    gc.collect()
-    assert client is not None
-    assert client.is_closed
-
-
-def test_each_event_loop_has_a_client_that_ends_with_it(api: FakeApi) -> None:
-    queue = api.queue()
-    clients = []
-
-    async def look() -> None:
-        await asyncio.gather(queue.astats(), queue.astats())
-        clients.extend(client for client, _ in queue._transport._async.values())
-
-    asyncio.run(look())
-    asyncio.run(look())
-    assert len(clients) == len(set(map(id, clients))) == 2
-    assert all(client.is_closed for client in clients)
-    assert not queue._transport._async
+# -- in event loops --------------------------------------------------------------------
 
 
 def test_async_requests_are_tried_again_too(api: FakeApi) -> None:
     queue = api.queue()
     api.faults.extend([lost, unsent, says(503, {"error": "x"})])
     assert asyncio.run(queue.astats())["queue"] == "default"
-    api.faults.extend([lost] * TRIES)
+    api.faults.extend([lost] * 1000)
     with pytest.raises(exceptions.StoreUnavailable):
-        asyncio.run(queue.astats())
+        asyncio.run(api.queue(patience=0.05).astats())
+    assert 5 < len(api.seen) < 500
 
 
 def test_redirects_are_not_followed_whatever_the_options_say(api: FakeApi) -> None:

@@ -14,6 +14,8 @@ from tests.client.fakes import FakeApi, lost, says, silent, unsent
 from tests.races.waiting import until
 from tests.worker.fakes import Running
 from vtrr_django import ConfigurationError, Discard, RetryPolicy, Snooze, SoftTimeLimitExceeded
+from vtrr_django.client import leases
+from vtrr_django.client.answers import rest_of
 from vtrr_django.client.remote import RemoteQueue
 
 FAST = {"poll_interval": 0.005, "backoff_interval": 0.01}
@@ -194,6 +196,35 @@ def test_a_burst_does_not_wait(api: FakeApi, how: str) -> None:
         worker = queue.worker(**FAST)
         worker.run_burst()
     assert set(waits(api)) == {0.0}
+
+
+def test_a_worker_asks_again_when_the_server_says(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, pauses = api.queue(), []
+    monkeypatch.setattr(leases.time, "sleep", pauses.append)
+    queue.wait = 2.0
+    api.faults.append(says(200, {"jobs": [], "retry_after": 1}))
+    for _ in range(2):
+        assert queue.finish_and_lease([], 1, worker_id="w") == ([], [])
+    [pause] = pauses
+    assert 0.5 < pause <= 1
+    assert len(api.seen) == 2  # later, but not instead
+
+    api.faults.append(says(200, {"jobs": [], "retry_after": 30}))
+    for _ in range(5):
+        queue.finish_and_lease([], 1, worker_id="w")
+    assert pauses[1:] == [2.0] * 4  # no longer than it would have waited
+    assert len(api.seen) == 3
+    queue.wait = 0.0  # a burst
+    queue.finish_and_lease([], 1, worker_id="w")
+    assert len(api.seen) == 4
+
+
+@pytest.mark.parametrize("said", [None, "5", True, -1, [], float("1e300")])
+def test_what_is_no_time_to_come_back_is_passed_over(said: Any) -> None:
+    assert rest_of({"retry_after": said}) == (60.0 if said == 1e300 else 0.0)
+    assert rest_of({}) == 0.0
 
 
 def test_a_worker_of_several_queues_does_not_wait(api: FakeApi) -> None:

@@ -6,6 +6,7 @@ Environment:
     VTRR_TEST_HANDLER: set: the project configures a handler of its own for all logs.
     VTRR_TEST_FILES: more databases, SQLite files, as JSON: alias -> path.
     VTRR_TEST_ROUTERS: DATABASE_ROUTERS.
+    VTRR_TEST_HOSTS: ALLOWED_HOSTS.
 """
 
 import json
@@ -23,6 +24,7 @@ DATABASES = _DATABASES | {
     for alias, path in json.loads(os.environ.get("VTRR_TEST_FILES", "{}")).items()
 }
 DATABASE_ROUTERS = os.environ.get("VTRR_TEST_ROUTERS", "").split()
+ALLOWED_HOSTS = os.environ.get("VTRR_TEST_HOSTS", "").split()
 
 if "VTRR_TEST_HANDLER" in os.environ:
     LOGGING = {

@@ -10,10 +10,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from tests.aging import age_history
 from tests.commands.conftest import Shop
 from tests.commands.manage import call
 from vtrr_django.domain.job import LeasedJob
 from vtrr_django.engines.sql.models import CompletedJob, FailedJob, Job
+from vtrr_django.exceptions import StoreUnavailable
 from vtrr_django.queue import Queue
 
 
@@ -123,6 +125,47 @@ def test_the_partition_of_jobs_without_a_key_can_be_seen_and_typed(shop: Shop) -
     assert '\n""  ' in call("vtrr_stats", "--partitions", "--queue=mails")
 
 
+@pytest.fixture
+def half_away(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """The store of uploads' history does not answer."""
+
+    def away() -> None:
+        raise StoreUnavailable("database 'history' did not answer: it is away")
+
+    put(shop, 2)
+    shop.uploads.pause()
+    monkeypatch.setattr(shop.uploads.engine, "stats", away)
+    return shop
+
+
+def test_a_store_that_is_away_hides_no_other(half_away: Shop, capsys: Any) -> None:
+    with pytest.raises(CommandError, match=r"^queue uploads: database 'history' did not answer"):
+        call_command("vtrr_stats", "--partitions")
+    out = capsys.readouterr().out
+    _, mails, uploads = out.split("\n\n")[0].splitlines()
+    assert mails.split()[:4] == ["mails", "2", "0", "0"]
+    assert uploads.split()[:6] == ["uploads", "0", "0", "0", "-", "-"]
+    assert uploads.endswith("paused, its history does not answer")
+    assert "acme" in out
+
+
+def test_a_queue_of_which_nothing_can_be_told(
+    half_away: Shop, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(half_away.uploads.engine, "depth", half_away.uploads.engine.stats)
+    with pytest.raises(CommandError, match=r"^queue uploads: "):
+        call_command("vtrr_stats", "--json", "--partitions")
+    mails, uploads = json.loads(capsys.readouterr().out)
+    assert mails["ready"] == 2
+    assert "error" not in mails
+    assert uploads == {
+        "queue": "uploads",
+        "error": "database 'history' did not answer: it is away",
+    }
+    with pytest.raises(CommandError, match=r"^database 'history' did not answer"):
+        call_command("vtrr_stats", "--queue=uploads")
+
+
 def test_stats_as_json(shop: Shop) -> None:
     put(shop, 2)
     mails, uploads = json.loads(call("vtrr_stats", "--json", "--partitions"))
@@ -202,6 +245,8 @@ def test_prune_trims_the_history(shop: Shop, settings: Any) -> None:
     put(shop, 1)
     shop.mails.ack(shop.mails.lease()[0])
     settings.VTRR = {"QUEUES": {"mails": {"FAILED_RETENTION": 1, "COMPLETED_RETENTION": 0}}}
+    assert call("vtrr_prune") == "Queue mails: 0 completed jobs and 0 dead letters removed.\n"
+    age_history("mails")
     assert call("vtrr_prune") == "Queue mails: 1 completed job and 2 dead letters removed.\n"
     assert (CompletedJob.objects.count(), FailedJob.objects.count()) == (0, 1)
 
@@ -209,6 +254,7 @@ def test_prune_trims_the_history(shop: Shop, settings: Any) -> None:
 def test_reclaim_prunes_when_told(shop: Shop, settings: Any) -> None:
     bury(shop, 2)
     settings.VTRR = {"QUEUES": {"mails": {"FAILED_RETENTION": 0}}}
+    age_history("mails")
     assert "removed" not in call("vtrr_reclaim")
     assert FailedJob.objects.count() == 2
     assert "0 completed jobs and 2 dead letters removed." in call("vtrr_reclaim", "--prune")

@@ -303,6 +303,21 @@ def test_a_database_without_tables(tmp_path: Path, files: Path, command: str) ->
     )
 
 
+def test_a_database_without_tables_keeps_no_other_queue_from_its_turn(
+    tmp_path: Path, files: Path
+) -> None:
+    env = {"VTRR_TEST_FILES": json.dumps({"empty": str(tmp_path / "empty.sqlite3")})}
+    env["VTRR_TEST_ROUTERS"] = "vtrr_django.routers.VTRRRouter"
+    queues = {"first": {"DATABASE": "empty"}, "second": {"DATABASE": "empty"}, "third": {}}
+    ended = run(tmp_path, "vtrr_reclaim", vtrr={"QUEUES": queues}, env=env)
+    assert ended.status == 1
+    assert ended.out == "Queue third: 0 leases reclaimed.\n"
+    assert ended.err == (
+        "CommandError: expected the tables of vtrr_django in database 'empty', got none; run "
+        "manage.py migrate --database=empty first\n"
+    )
+
+
 @pytest.mark.service("postgres")
 @pytest.mark.parametrize("command", ["vtrr_worker", "vtrr_stats"])
 def test_a_server_without_tables(tmp_path: Path, files: Path, command: str) -> None:

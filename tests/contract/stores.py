@@ -14,6 +14,7 @@ from typing import Any
 from django.db import connections
 from django.db.models import F
 
+from tests.aging import age_history
 from tests.own_redis import OwnRedis
 from tests.races.faults import Server, database_server
 from vtrr_django.domain.config import QueueConfig
@@ -40,6 +41,8 @@ class Store(ABC):
     """Servers that must answer."""
     shared: bool = True
     """Whether other processes see what is in it."""
+    history_alias: str = "default"
+    """The database that what has ended is in."""
     joins: bool = True
     """Whether an enqueue is part of the caller's transaction, and so waits for those of others."""
 
@@ -71,6 +74,11 @@ class Store(ABC):
     def history(self, queue: str) -> dict[str, list[dict[str, Any]]]:
         """Return the completed jobs and dead letters of a queue, the oldest first."""
 
+    def age(self, queue: str) -> None:
+        """Let so much time pass that what has ended in a queue is not spared any more."""
+        self.history(queue)  # Redis hands it over
+        age_history(queue, self.history_alias)
+
     @abstractmethod
     def live(self, queue: str) -> dict[str, dict[str, Any]]:
         """Return the live jobs by id: state, partition_key, delivery_count, timeouts."""
@@ -97,7 +105,7 @@ class OrmStore(Store):
 
     def __init__(self, name: str, alias: str) -> None:
         self.name = name
-        self.alias = alias
+        self.alias = self.history_alias = alias
         self.databases = tuple({"default", alias})
         self.services = () if alias == "default" else (alias,)
 

@@ -72,6 +72,40 @@ def test_attempts_used_elsewhere_count_in_a_bulk(store: Store, given_id: bool) -
     assert got == [(one.id, one.delivery_count, one.parent_id) for one in new]
 
 
+PAST = datetime.now(UTC) - timedelta(seconds=50)
+
+
+@pytest.mark.parametrize("names", [{}, {"given_id": True, "msg_id": "m"}], ids=["fresh", "named"])
+@pytest.mark.parametrize(
+    "when", [{"delay": 0.0}, {"delay": 1e-7}, {"due_at": PAST}], ids=["zero", "hardly", "past"]
+)
+def test_what_is_due_already_is_ready_at_once(
+    store: Store, names: dict[str, Any], when: dict[str, Any]
+) -> None:
+    engine = store.engine()
+    [job_id] = put(engine, "a", **names, **when)
+    assert store.live(engine.name)[job_id]["state"] == "ready"
+    stats = engine.stats()
+    assert (stats.ready, stats.scheduled, stats.partitions_waiting) == (1, 0, 1)
+    [part] = engine.partitions()
+    assert (part.ready, part.scheduled, part.candidate) == (1, 0, True)
+    [leased] = take(engine)
+    assert leased.ready_at is not None
+    assert leased.ready_at > PAST + timedelta(seconds=20)  # since it joined the line
+
+
+def test_what_is_due_already_goes_behind_what_waits(store: Store) -> None:
+    engine = store.engine()
+    whens: list[dict[str, Any]] = [{}, {"due_at": PAST}, {"delay": 30.0}, {"delay": 0.0}]
+    whens += [{"due_at": PAST - timedelta(days=9)}, {"due_at": PAST + timedelta(hours=1)}, {}]
+    new = [job("a", **when) for when in whens]
+    engine.enqueue(new, {})
+    [last] = put(engine, "a", due_at=PAST)
+    got = [one.id for one in drain(engine)]
+    assert got == [new[i].id for i in (0, 1, 3, 4, 6)] + [last]
+    assert engine.stats().scheduled == 2
+
+
 def test_a_bulk_keeps_the_order_given_within_a_partition(store: Store) -> None:
     engine = store.engine()
     new = [job("a", id=f"x{9999 - i}", given_id=True) for i in range(1200)]

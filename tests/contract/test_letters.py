@@ -11,10 +11,11 @@ import pytest
 from django.db import connections
 
 from tests.contract.jobs import drain, end, job, put, take
-from tests.contract.stores import Store
+from tests.contract.stores import SQL_STORES, Store
 from tests.races.waiting import until
 from vtrr_django.domain.job import LeasedJob, OutcomeKind
 from vtrr_django.engines.base import Engine
+from vtrr_django.engines.sql.models import FailedJob
 from vtrr_django.engines.sql.tables import COMPLETED, FAILED
 
 SHORT = 0.05
@@ -178,6 +179,75 @@ def test_a_requeued_job_is_ready_since_then(store: Store) -> None:
     assert engine.requeue() == [first.id]
     [again] = take(engine)
     assert ready_at(again) > ready_at(first)
+
+
+def test_a_partition_comes_back_with_the_share_declared_for_it(store: Store) -> None:
+    engine = store.engine()
+    [first] = kill(engine, "a")
+    [second] = kill(engine, "b")
+    assert engine.requeue([first], shares={"a": 3.0, "b": 9.0}) == [first]
+    assert [one.share for one in engine.partitions(partition_key="a")] == [3.0]
+    assert engine.requeue(shares={"b": 2.0}) == [second]
+    assert [one.share for one in engine.partitions(partition_key="b")] == [2.0]
+
+
+def test_more_letters_are_requeued_than_one_transaction_takes(store: Store) -> None:
+    engine = store.engine()
+    ids: list[str] = []
+    for _ in range(21):
+        ids += kill(engine, *["a"] * 100)
+    assert [one.id for one in engine.dead_letters(limit=150)] == ids[:150]
+    assert engine.requeue(limit=2050) == ids[:2050]
+    assert [one.id for one in engine.dead_letters()] == ids[2050:]
+    assert engine.depth().ready == 2050
+
+
+# -- letters that were taken over --------------------------------------------------
+
+
+def rewrite(store: Store, engine: Engine, job_id: str, **columns: str) -> None:
+    """Make a dead letter one that was taken over, whose ids nobody has compared with others."""
+    store.history(engine.name)  # Redis hands it over
+    letters = FailedJob.objects.using(store.history_alias).filter(queue=engine.name, id=job_id)
+    assert letters.update(**columns) == 1
+
+
+def msg_ids(engine: Engine) -> dict[str, str | None]:
+    return {one.id: one.msg_id for one in take(engine, 100)}
+
+
+def test_a_letter_with_the_msg_id_of_a_live_job_comes_back_without_it(store: Store) -> None:
+    engine = store.engine()
+    first, second, third = kill(engine, "a", "b", "b")
+    rewrite(store, engine, first, msg_id="other")
+    [live] = put(engine, "a", msg_id="m")
+    rewrite(store, engine, second, msg_id="m")
+    assert engine.requeue() == [first, second, third]
+    assert engine.dead_letters() == []
+    assert msg_ids(engine) == {live: "m", first: "other", second: None, third: None}
+
+
+@pytest.mark.parametrize("store", SQL_STORES, indirect=True)  # where rows are unique by it
+def test_of_two_letters_with_one_msg_id_the_older_one_keeps_it(store: Store) -> None:
+    engine = store.engine()
+    ids = kill(engine, "a", "b", "c")
+    for job_id in ids[1:]:
+        rewrite(store, engine, job_id, msg_id="m")
+    assert engine.requeue(ids) == ids
+    assert msg_ids(engine) == {ids[0]: None, ids[1]: "m", ids[2]: None}
+
+
+def test_a_letter_whose_job_is_live_is_a_letter_no_more(store: Store) -> None:
+    engine = store.engine()
+    ids: list[str] = []
+    for _ in range(11):
+        ids += kill(engine, *["a"] * 100)
+    [live] = put(engine, "a", id="live", given_id=True)
+    rewrite(store, engine, ids[0], id=live)
+    # More than one transaction takes, of which the first has one less to bring back.
+    assert engine.requeue(limit=2000) == ids[1:]
+    assert engine.dead_letters() == []
+    assert engine.depth().ready == 1100
 
 
 # -- how many ----------------------------------------------------------------------

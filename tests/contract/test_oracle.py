@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.contract.jobs import LEASE_SECONDS, all_pages, job, outcome
 from tests.contract.stores import Store
 from vtrr_django.domain.fairness import FairQueue
 from vtrr_django.domain.job import LeasedJob, NewJob, OutcomeKind, Renewal
-from vtrr_django.domain.states import State
+from vtrr_django.domain.states import TRANSITIONS, State
 
 PARTITIONS = st.sampled_from(["", "a", "b", "A", "b "])
 WEIGHTS = st.sampled_from([1, 1, 1, 2, 7, 1000])
@@ -58,6 +59,12 @@ class Machine(RuleBasedStateMachine):
         self.turn = 0
         self.jobs: dict[str, Live] = {}
         self.dead: list[NewJob] = []
+        self.states: dict[str, State] = {}
+
+    def _move(self, job_id: str, target: State) -> None:
+        """Note where a job goes; no store may do what the table does not know."""
+        assert target in TRANSITIONS[self.states[job_id]], (self.states[job_id], target)
+        self.states[job_id] = target
 
     # -- what time does ------------------------------------------------------------
 
@@ -66,13 +73,17 @@ class Machine(RuleBasedStateMachine):
         due = [x for x in due if self.jobs[x].due <= self.clock]
         due.sort(key=lambda x: (self.jobs[x].due, self.jobs[x].turn, self.jobs[x].order))
         self.oracle.promote(due)
+        for job_id in due:
+            self._move(job_id, State.READY)
         late = [x for x in self.oracle.leased() if self.jobs[x].due <= self.clock]
         late.sort(key=lambda x: (self.jobs[x].due, self.jobs[x].turn, self.jobs[x].order))
         back, dead = [], []
         for job_id in late:
             live = self.jobs[job_id]
             live.timeouts += 1
-            (dead if live.timeouts >= MAX_TIMEOUTS else back).append(job_id)
+            died = live.timeouts >= MAX_TIMEOUTS
+            (dead if died else back).append(job_id)
+            self._move(job_id, State.FAILED if died else State.READY)
             live.leased = None
         self.oracle.reclaim(back)
         for job_id in dead:
@@ -89,18 +100,25 @@ class Machine(RuleBasedStateMachine):
         weight=WEIGHTS,
         priority=PRIORITIES,
         count=st.sampled_from([1, 1, 1, 1, 3, 20]),
-        delay=st.sampled_from([None, None, None, 25.0]),
+        delay=st.sampled_from([None, None, None, 25.0, 0.0, -25.0]),
     )
     def enqueue(
         self, key: str, weight: int, priority: int, count: int, delay: float | None
     ) -> None:
-        new = [job(key, weight=weight, priority=priority, delay=delay) for _ in range(count)]
+        when: dict[str, Any] = {"delay": delay}
+        if delay is not None and delay < 0:  # it was due some time ago
+            when = {"due_at": datetime.now(UTC) + timedelta(seconds=delay)}
+        new = [job(key, weight=weight, priority=priority, **when) for _ in range(count)]
         assert self.engine.enqueue(new, {}) == [one.id for one in new]
         self.turn += 1
         for one in new:
-            self._added(one, scheduled=delay is not None, due=self.clock + (delay or 0.0))
+            self._added(one, scheduled=(delay or 0.0) > 0, due=self.clock + (delay or 0.0))
 
     def _added(self, one: NewJob, *, scheduled: bool, due: float) -> None:
+        state = State.SCHEDULED if scheduled else State.READY
+        if one.id in self.states:
+            self._move(one.id, state)
+        self.states[one.id] = state
         self.jobs[one.id] = Live(one, len(self.jobs) + self.turn * 1000, due=due, turn=self.turn)
         self.oracle.enqueue(
             one.id,
@@ -123,6 +141,7 @@ class Machine(RuleBasedStateMachine):
         self.turn += 1
         for one in leased:
             live = self.jobs[one.id]
+            self._move(one.id, State.LEASED)
             live.leased, live.due, live.turn = one, self.clock + LEASE_SECONDS, self.turn
             assert one.timeouts == live.timeouts
             assert (one.partition_key, one.weight) == (live.new.partition_key, live.new.weight)
@@ -145,13 +164,16 @@ class Machine(RuleBasedStateMachine):
         job_id = live.new.id
         if kind in (OutcomeKind.ACK, OutcomeKind.FAIL):
             self.oracle.finish(job_id, runtime)
+            self._move(job_id, State.COMPLETED if kind is OutcomeKind.ACK else State.FAILED)
             del self.jobs[job_id]
             if kind is OutcomeKind.FAIL:
                 self.dead.append(live.new)
         elif kind is OutcomeKind.RELEASE:
             self.oracle.release(job_id, runtime)
+            self._move(job_id, State.READY)
         else:
-            self.oracle.put_off(job_id, runtime)
+            self._move(job_id, State.SCHEDULED if delay else State.READY)
+            self.oracle.put_off(job_id, runtime, delayed=delay > 0)
             live.due, live.turn = self.clock + delay, self.turn
         live.leased = None
         return done[0]
@@ -180,16 +202,24 @@ class Machine(RuleBasedStateMachine):
 
     def _ack_in_oracle(self, live: Live, runtime: float) -> None:
         self.oracle.finish(live.new.id, runtime)
+        self._move(live.new.id, State.COMPLETED)
         del self.jobs[live.new.id]
 
     @precondition(lambda self: self.oracle.leased())
-    @rule(data=st.data(), runtime=RUNTIMES)
-    def renew(self, data: Any, runtime: float) -> None:
+    @rule(data=st.data(), runtime=RUNTIMES, taken_over=st.booleans())
+    def renew(self, data: Any, runtime: float, taken_over: bool) -> None:
         live = data.draw(st.sampled_from(self._leased()))
         assert live.leased is not None
-        renewal = Renewal(job_id=live.new.id, token=live.leased.token, runtime=runtime)
-        assert self.engine.renew([renewal], lease_seconds=LEASE_SECONDS) == [True]
         self.turn += 1
+        renewal = Renewal(
+            job_id=live.new.id,
+            token=live.leased.token,
+            runtime=runtime,
+            new_token=f"token-{self.turn}" if taken_over else None,
+        )
+        assert self.engine.renew([renewal], lease_seconds=LEASE_SECONDS) == [True]
+        if renewal.new_token is not None:
+            live.leased = replace(live.leased, token=renewal.new_token)
         live.due, live.turn = self.clock + LEASE_SECONDS, self.turn
         self.oracle.renew(live.new.id, runtime)
 
@@ -211,7 +241,11 @@ class Machine(RuleBasedStateMachine):
         expected = self.oracle.cancel(job_id)
         assert self.engine.cancel([job_id]) == ([job_id] if expected else [])
         if expected:
-            del self.jobs[job_id]
+            self._cancelled(job_id)
+
+    def _cancelled(self, job_id: str) -> None:
+        self._move(job_id, State.CANCELLED)
+        del self.jobs[job_id]
 
     @rule(key=PARTITIONS)
     def purge(self, key: str) -> None:
@@ -223,7 +257,7 @@ class Machine(RuleBasedStateMachine):
         assert self.engine.purge(key) == len(waiting)
         for job_id in waiting:
             self.oracle.cancel(job_id)
-            del self.jobs[job_id]
+            self._cancelled(job_id)
 
     @precondition(lambda self: self.dead)
     @rule(data=st.data())
@@ -278,6 +312,17 @@ class Machine(RuleBasedStateMachine):
             len(self.oracle.leased()),
             len(self.dead),
         )
+
+    @invariant()
+    def states_agree(self) -> None:
+        found = {x: row["state"] for x, row in self.store.live(self.engine.name).items()}
+        assert found == {x: self.states[x].name.lower() for x in self.jobs}
+
+    def teardown(self) -> None:
+        history = self.store.history(self.engine.name)
+        for state in (State.COMPLETED, State.FAILED):
+            found = sorted(row["id"] for row in history[state.name.lower()])
+            assert found == sorted(x for x, its in self.states.items() if its is state)
 
 
 CONFIGS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -317,6 +317,14 @@ def test_a_structure_that_unfolds_beyond_bounds_is_refused_at_once():
     assert problem.startswith("expected at most 1,048,576 bytes of JSON (MAX_PAYLOAD_BYTES)")
 
 
+@pytest.mark.parametrize("item", [[], {}, 1, True, [[]] * 1000, "x" * 10])
+def test_what_is_wide_is_refused_without_a_look_at_each(monkeypatch, item):
+    monkeypatch.setattr(payload, "_inspect", None)
+    value = [item] * 1_000_000
+    monkeypatch.setattr(payload, "_encode", None)
+    assert refusal([value])[1].startswith("expected at most 1,048,576 bytes of JSON")
+
+
 @pytest.mark.parametrize("word", ["x", "é", "\U0001f600", Safe("y"), '"'])
 def test_the_limit_counts_bytes_of_utf8(word):
     args = [word * 100]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import sqlite3
@@ -24,6 +23,8 @@ from example_project.processes import Processes, time_limit
 from tests import services
 from tests.example.site_process import ServeProcess, environment, serve
 from tests.own_redis import PROGRAM, OwnRedis
+from tests.ports import claim_port
+from tests.races.standing import stand_still_at_rest
 from tests.races.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what runs is read from /proc")
@@ -35,8 +36,7 @@ TEXT = File("notes.txt", b"one two\nthree\n")
 def free_place() -> str:
     """Return the URL of a Redis that does not run."""
     services.need_program(PROGRAM)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"redis://127.0.0.1:{server.getsockname()[1]}"
+    return f"redis://127.0.0.1:{claim_port()}"
 
 
 def wait_until_done(browser: Browser, count: int) -> None:
@@ -72,8 +72,7 @@ def test_nothing_runs_yet_then_all_of_it_then_nothing(tmp_path: Path, free_place
         assert len(pids(site, PROGRAM)) == 1
 
         # A worker that does not react any more: it is killed, its pool too.
-        for pid in pool:
-            os.kill(pid, signal.SIGSTOP)
+        stand_still_at_rest(*pool, file=tmp_path / "db.sqlite3")
         browser.upload([TEXT])
         assert site.stop() == 0
         assert site.started() == {}
@@ -200,8 +199,7 @@ def test_what_was_started_once_is_started_again(
 
 def test_two_servers_never_share_files(claim: Callable[..., str], free_place: str) -> None:
     assert claim("a", free_place) == f"{free_place}/0"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        other = f"redis://127.0.0.1:{server.getsockname()[1]}"
+    other = f"redis://127.0.0.1:{claim_port()}"
     with pytest.raises(CommandError, match="is the example running already"):
         claim("a", other)
 

@@ -76,6 +76,7 @@ def test_a_workers_figures(queue: Queue) -> None:
     assert {key: one.completed for key, one in tenants.items()} == {"a": 2, "b": 1, "c": 0}
     assert {key: one.failed for key, one in tenants.items()} == {"a": 0, "b": 1, "c": 0}
     seconds, total = queue.figures.worker_seconds(["a", "b", "c"])
+    assert queue.figures.worker_seconds([]) == ({}, total)
     assert total == pytest.approx(sum(seconds.values()))
     assert total == pytest.approx(totals.runs.total, abs=1e-5)
     assert min(seconds.values()) > 0

@@ -47,6 +47,11 @@ def idle(queue: Queue, seconds: float) -> None:
     _set_back(queue, WorkerSighting, seconds, "started_at", "leased_at")
 
 
+def resumed(queue: Queue, seconds: float) -> None:
+    """Let the last time that jobs were let go on be so much longer ago."""
+    _set_back(queue, QueueTotals, seconds, "resumed_at")
+
+
 def _set_back(queue: Queue, model: Any, seconds: float, *columns: str) -> None:
     alias = queue.config.database
     rows = model.objects.using(alias).filter(queue=queue.name)
@@ -58,7 +63,7 @@ def _set_back(queue: Queue, model: Any, seconds: float, *columns: str) -> None:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have jobs that wait for a moment have waited for too long."""
     monkeypatch.setattr("vtrr_django.health.workers.STALL_SECONDS", 0.001)
-    monkeypatch.setattr("vtrr_django.health.judging.SHORTEST_LIMIT", 0.001)
+    monkeypatch.setattr("vtrr_django.health.reclaiming.SHORTEST_LIMIT", 0.001)
 
 
 @pytest.fixture

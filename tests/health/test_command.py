@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_each_finding_is_a_line(make_queue: MakeQueue) -> None:
     queue.publish(Note(), partition_key="acme")
     lines = check()[1].splitlines()
     assert lines[0] == f"queue {queue.name}: warning"
-    assert [line.split(None, 2)[:2] for line in lines[1:]] == [
+    assert [line.split(None, 2)[:2] for line in lines[1:5]] == [
         ["ok", "store"],
         ["ok", "database"],
         ["warning", "workers"],
@@ -67,6 +68,27 @@ def test_the_same_as_json(make_queue: MakeQueue) -> None:
     for finding in mine["findings"]:
         known = findings(queue)[finding["id"]]
         assert (finding["status"], finding["sentence"]) == (known.status, known.sentence)
+        assert set(finding["facts"]) == set(known.facts)
+
+
+def test_numbers_and_moments_are_told_as_such(make_queue: MakeQueue) -> None:
+    queue = make_queue(HEALTH_MAX_READY=5, HEALTH_MAX_WAIT=60, CELERY_QUEUE="c")
+    queue.publish(Note(), partition_key="acme")
+    queue.publish(Note(), partition_key="acme")
+    queue.lease(1, "me")
+    queue.reclaim()
+    queue.measure("me", beat=True)
+    [mine] = json.loads(check("--json")[1])["queues"]
+    facts = {one["id"]: one["facts"] for one in mine["findings"]}
+    assert {name for name, told in facts.items() if told} == set(facts)
+    assert (facts["store"]["ready"], facts["store"]["leased"]) == (1, 1)
+    assert (facts["backlog"], facts["workers"]["alive"]) == ({"ready": 1, "limit": 5}, 1)
+    assert facts["age"]["limit_seconds"] == 60.0
+    assert facts["reclaim"]["limit_seconds"] == 180.0
+    for name, moment in [("workers", "leased_at"), ("reclaim", "looked_at"), ("beat", "seen_at")]:
+        at = datetime.fromisoformat(facts[name][moment])
+        assert at.utcoffset() == timedelta(0)
+        assert facts[name]["silent_seconds"] >= 0
 
 
 @pytest.mark.django_db
@@ -114,7 +136,7 @@ def test_no_argument_and_no_secret_is_told(make_queue: MakeQueue, settings: Any)
     for _ in range(3):
         task.enqueue("CANARY", partition_key="acme")
     run_jobs(queue, max_jobs=1)
-    queue.lease()
+    queue.lease(1, "me")
     queue.measure("me")
     queue.archive()
     told = [

@@ -16,6 +16,7 @@ from tests.races.roles import Note
 from tests.races.waiting import until
 from vtrr_django import ConfigurationError
 from vtrr_django.conf import parse
+from vtrr_django.health.reclaiming import MISSED
 from vtrr_django.queue import Queue
 
 LONG_AGO = 3600.0
@@ -44,16 +45,28 @@ def test_reclaims_that_stop(store: Store, make_queue: MakeQueue) -> None:
     queue = make_queue()
     put(queue)
     queue.lease()
-    looked(queue, 70)
+    looked(queue, 190)
     found = findings(queue)["reclaim"]
     assert found.status == "critical"
-    assert "70 s ago, though jobs have been leased or due for 70 s; start" in found.sentence
+    assert "3 min ago, though jobs have been leased for 3 min; start" in found.sentence
     looked(queue, 0)
     assert status(queue, "reclaim") == "ok"
 
 
-def test_they_may_come_as_seldom_as_settings_say(make_queue: MakeQueue) -> None:
-    queue = make_queue(RECLAIM_INTERVAL=100)
+def test_once_a_minute_is_often_enough(make_queue: MakeQueue) -> None:
+    """So often come cron, as the README has it, and beat's upkeep; now and then one is late."""
+    queue = make_queue()
+    put(queue)
+    queue.lease()
+    looked(queue, 130)
+    assert status(queue, "reclaim") == "ok"
+
+
+@pytest.mark.parametrize("config", [{"RECLAIM_INTERVAL": 100}, {"HEALTH_MAX_WAIT": 300}])
+def test_they_may_come_as_seldom_as_settings_say(
+    make_queue: MakeQueue, config: dict[str, Any]
+) -> None:
+    queue = make_queue(**config)
     put(queue)
     queue.lease()
     looked(queue, 299)
@@ -62,13 +75,38 @@ def test_they_may_come_as_seldom_as_settings_say(make_queue: MakeQueue) -> None:
     assert status(queue, "reclaim") == "critical"
 
 
+def test_jobs_that_are_ready_wait_for_a_worker(make_queue: MakeQueue, patience: None) -> None:
+    """Only triggers that Celery has lost does a reclaim send again."""
+    queue = make_queue(RECLAIM_INTERVAL=0.1)
+    put(queue)
+    until(lambda: queue.depth().oldest_wait_seconds > 0.1 * MISSED, "the job to wait for long")
+    assert findings(queue)["reclaim"].sentence.endswith("; nothing waits for that")
+    assert status(queue, "workers") == "critical"
+
+
+def test_jobs_that_celery_has_no_trigger_for(make_queue: MakeQueue, patience: None) -> None:
+    queue = make_queue(RECLAIM_INTERVAL=0.1, CELERY_QUEUE="c")
+    put(queue)
+    until(lambda: status(queue, "reclaim") == "critical", "the reclaim to be missed")
+    assert "though jobs have been ready for " in findings(queue)["reclaim"].sentence
+    queue.pause("acme")
+    assert findings(queue)["reclaim"].sentence.endswith("; nothing waits for that")
+
+
+def test_they_may_wait_for_as_long_as_settings_say(make_queue: MakeQueue, patience: None) -> None:
+    queue = make_queue(HEALTH_MAX_WAIT=600, RECLAIM_INTERVAL=0.1, CELERY_QUEUE="c")
+    put(queue)
+    until(lambda: queue.depth().oldest_wait_seconds > 0.1 * MISSED, "the job to wait for long")
+    assert status(queue, "reclaim") == "ok"
+
+
 def test_nobody_looks_where_there_is_nothing_to_find(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.publish(Note(), scheduled_at=timezone.now() + timedelta(days=1))
     looked(queue, LONG_AGO)
     found = findings(queue)["reclaim"]
     assert found.status == "ok"
-    assert found.sentence.endswith("1 h 0 min ago; nothing is leased or due")
+    assert found.sentence.endswith("1 h 0 min ago; nothing waits for that")
 
 
 def test_what_has_just_come_is_given_time(make_queue: MakeQueue) -> None:
@@ -82,7 +120,7 @@ def test_what_has_just_come_is_given_time(make_queue: MakeQueue) -> None:
 
 
 def test_nobody_has_ever_looked(make_queue: MakeQueue, patience: None) -> None:
-    queue = make_queue(RECLAIM_INTERVAL=0.1)
+    queue = make_queue(RECLAIM_INTERVAL=0.1, CELERY_QUEUE="c")
     put(queue)
     until(lambda: status(queue, "reclaim") == "critical", "the reclaim to be missed")
     assert findings(queue)["reclaim"].sentence.startswith("nobody has ever looked for leases")
@@ -95,13 +133,19 @@ def test_jobs_that_are_due_and_nobody_makes_ready(make_queue: MakeQueue, patienc
     until(lambda: status(queue, "reclaim") == "critical", "the reclaim to be missed")
     assert queue.depth().ready == 0
     assert status(queue, "workers") == "ok"
+    queue.pause("resting")
+    assert status(queue, "reclaim") == "critical"
+    queue.pause("")
+    assert findings(queue)["reclaim"].sentence.endswith("; nothing waits for that")
 
 
 # -- beat ------------------------------------------------------------------------------------------
 
 
-def test_only_queues_of_celery_have_a_beat(make_queue: MakeQueue) -> None:
-    assert "beat" not in findings(make_queue())
+def test_without_rows_only_queues_of_celery_have_a_beat(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.measure(beat=True)
+    assert "beat" not in findings(queue)
     assert findings(make_queue(CELERY_QUEUE="c"))["beat"].sentence.startswith("beat was never seen")
 
 
@@ -110,12 +154,26 @@ def test_a_beat_that_is_seen_no_more(make_queue: MakeQueue) -> None:
     queue.measure(beat=True)
     age(queue, 50)
     assert findings(queue)["beat"].sentence == "beat's last reclaim ran 50 s ago"
-    age(queue, 20)
+    age(queue, 150)
     found = findings(queue)["beat"]
     assert found.status == "warning"
     assert found.sentence == (
-        "beat's last reclaim ran 70 s ago; see that celery beat runs, and a worker of its "
+        "beat's last reclaim ran 3 min ago; see that celery beat runs, and a worker of its "
         "Celery queue"
+    )
+
+
+def test_one_that_was_given_up_is_not_missed_for_ever(make_queue: MakeQueue) -> None:
+    queue = make_queue(CELERY_QUEUE="c")
+    queue.measure(beat=True)
+    age(queue, 23 * 3600)
+    assert status(queue, "beat") == "warning"
+    age(queue, 300 * 86_400)
+    found = findings(queue)["beat"]
+    assert found.status == "ok"
+    assert found.sentence == (
+        "beat's last reclaim ran 300 d 23 h ago; it is expected no more, workers and "
+        "vtrr_reclaim do its work"
     )
 
 

@@ -6,12 +6,13 @@ import pytest
 from django.test import override_settings
 
 from tests.contract.stores import Store
-from tests.health.conftest import age, findings, idle, status
+from tests.health.conftest import age, findings, idle, resumed, status
 from tests.races.conftest import MakeQueue
 from tests.races.roles import Note
 from tests.races.waiting import until
-from vtrr_django import Snooze, get_queue
+from vtrr_django import Snooze, StoreUnavailable, get_queue
 from vtrr_django.health import check_health
+from vtrr_django.health.reclaiming import MISSED
 from vtrr_django.queue import Queue
 
 LONG_AGO = 3600.0
@@ -36,9 +37,9 @@ def watched(queue: Queue, worker_id: str = "me") -> None:
 def test_a_queue_that_nobody_has_used(make_queue: MakeQueue) -> None:
     report = check_health([make_queue()])
     assert report.status == "ok"
-    assert [finding.id for finding in report.queues[0].findings] == [
-        *("store", "database", "workers", "reclaim")
-    ]
+    ids = [finding.id for finding in report.queues[0].findings]
+    assert ids[:4] == ["store", "database", "workers", "reclaim"]
+    assert ids[4:] in ([], ["outbox"])
 
 
 def test_all_declared_queues_are_checked(make_queue: MakeQueue, store: Store) -> None:
@@ -76,6 +77,7 @@ def test_a_queue_that_is_paused(make_queue: MakeQueue, patience: None) -> None:
     }
     assert remarked == {"workers", "backlog", "age", "reclaim"}
     queue.resume()
+    resumed(queue, LONG_AGO)
     assert check_health([queue]).status == "critical"
 
 
@@ -109,6 +111,7 @@ def test_nobody_is_missed_where_nothing_may_run(make_queue: MakeQueue, patience:
     queue.set_partition("limited", limit=1)
     queue.pause("resting")
     put(queue, "limited", "limited", "resting")
+    resumed(queue, LONG_AGO)
     assert status(queue, "workers") == "critical"
     assert len(queue.lease(2)) == 1
     found = findings(queue)["workers"]
@@ -116,6 +119,123 @@ def test_nobody_is_missed_where_nothing_may_run(make_queue: MakeQueue, patience:
     assert "tenants paused or at their limit" in found.sentence
     put(queue, "another")
     until(lambda: status(queue, "workers") == "critical", "its job to be missed")
+
+
+def let_go_on(queue: Queue, what: str) -> None:
+    """End what keeps the jobs of a tenant from being run."""
+    match what:
+        case "queue":
+            queue.resume()
+        case "tenant":
+            queue.resume("acme")
+        case "limit":
+            queue.set_partition("acme", limit=2)
+
+
+@pytest.mark.parametrize(
+    ("what", "worker"),
+    [("queue", True), ("queue", False), ("tenant", True), ("tenant", False), ("limit", False)],
+)
+def test_nobody_is_to_blame_for_the_time_in_which_jobs_might_not_run(
+    make_queue: MakeQueue, patience: None, what: str, worker: bool
+) -> None:
+    queue = make_queue(RECLAIM_INTERVAL=0.1, CELERY_QUEUE="c")
+    put(queue, "acme", "acme")
+    until(lambda: queue.depth().oldest_wait_seconds > MISSED * 0.1, "reclaims to be missed")
+    if what == "limit":
+        queue.set_partition("acme", limit=1)
+        assert len(queue.lease(2, "another")) == 1
+    else:
+        queue.pause("acme" if what == "tenant" else None)
+    if worker:
+        watched(queue)
+    let_go_on(queue, what)
+    # However slow this machine is, it was just now.
+    resumed(queue, -60)
+    found = findings(queue)
+    assert found["workers"].status == ("ok" if worker else "warning")
+    assert found["reclaim"].status == "ok" or what == "limit"  # there one has been leased
+    resumed(queue, 60 + LONG_AGO)
+    found = findings(queue)
+    assert (found["workers"].status, found["reclaim"].status) == ("critical", "critical")
+
+
+def change_nothing(queue: Queue, what: str) -> None:
+    """Steer what no waiting job that may run depends on."""
+    match what:
+        case "a queue that is not paused":
+            queue.resume()
+        case "a tenant that is not paused":
+            queue.resume("acme")
+        case "a tenant without jobs":
+            queue.pause("unrelated")
+            queue.resume("unrelated")
+        case "a share":
+            queue.set_partition("acme", share=2)
+        case "a limit":
+            queue.set_partition("acme", limit=5)
+            queue.set_partition("acme", limit=5)
+        case "a limit of a tenant without jobs":
+            queue.set_partition("unrelated", limit=1)
+            queue.set_partition("unrelated", limit=None)
+        case "a limit below what is leased":
+            queue.set_partition("limited", limit=1)
+        case "a limit of a tenant that is paused":
+            queue.set_partition("resting", limit=2)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a queue that is not paused",
+        "a tenant that is not paused",
+        "a tenant without jobs",
+        "a share",
+        "a limit",
+        "a limit of a tenant without jobs",
+        "a limit below what is leased",
+        "a limit of a tenant that is paused",
+    ],
+)
+def test_what_lets_no_job_go_on_does_not_make_up_for_missing_workers(
+    make_queue: MakeQueue, patience: None, what: str
+) -> None:
+    queue = make_queue()
+    put(queue, "limited", "limited")
+    queue.set_partition("limited", limit=1)
+    assert len(queue.lease(2)) == 1
+    queue.pause("resting")
+    put(queue, "acme", "resting")
+    change_nothing(queue, what)
+    assert queue.figures.totals().resumed_at is None
+    assert status(queue, "workers") == "critical"
+
+
+def test_one_tenant_let_go_on_does_not_make_up_for_others_that_wait(
+    make_queue: MakeQueue, patience: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue()
+    queue.pause("resting")
+    put(queue, "resting", "acme")
+
+    queue.pause()
+    queue.resume("resting")
+    assert queue.figures.totals().resumed_at is None, "nothing of the queue may run"
+    queue.pause("resting")
+    queue.resume()
+    noted = queue.figures.totals().resumed_at
+    assert noted is not None, "the queue was what held all of them back"
+
+    monkeypatch.setattr("vtrr_django.figures.held.LONG", 0.001)
+    queue.resume("resting")
+    assert queue.figures.totals().resumed_at == noted, "another has waited for long"
+
+    queue.pause("resting")
+    queue.purge("acme")
+    queue.resume("resting")
+    later = queue.figures.totals().resumed_at
+    assert later is not None
+    assert later > noted, "its jobs are all that wait"
 
 
 # -- somebody is there and takes nothing -----------------------------------------------------
@@ -182,6 +302,20 @@ def test_one_that_runs_a_job_of_another_queue(
         assert status(queue, "workers") == "ok"
 
 
+def test_one_that_may_be_busy_with_a_queue_that_cannot_be_looked_at(
+    make_queue: MakeQueue, patience: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise StoreUnavailable("gone")
+
+    queue = make_queue()
+    put(queue)
+    watched(queue)
+    assert status(queue, "workers") == "critical"
+    monkeypatch.setattr("vtrr_django.health.looking.busy_workers", fail)
+    assert status(queue, "workers") == "ok"
+
+
 def test_nobody_is_to_blame_where_nothing_may_run(make_queue: MakeQueue, patience: None) -> None:
     queue = make_queue()
     queue.pause("resting")
@@ -189,6 +323,7 @@ def test_nobody_is_to_blame_where_nothing_may_run(make_queue: MakeQueue, patienc
     watched(queue)
     assert status(queue, "workers") == "ok"
     queue.resume("resting")
+    resumed(queue, LONG_AGO)
     assert status(queue, "workers") == "critical"
 
 

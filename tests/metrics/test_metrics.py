@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
 from django.utils import timezone
@@ -96,7 +99,15 @@ def test_what_has_happened_is_counted(store: Store, make_queue: MakeQueue) -> No
     }
 
 
-def test_counters_outlive_the_history(make_queue: MakeQueue) -> None:
+def test_a_scraper_needs_no_log_in(rf: RequestFactory) -> None:
+    request = rf.get("/metrics/")
+    request.user = SimpleNamespace(is_authenticated=False)  # type: ignore[assignment]
+    gate = LoginRequiredMiddleware(lambda request: HttpResponse())
+    view = vtrr_django.contrib.prometheus.metrics
+    assert gate.process_view(request, view, (), {}) is None
+
+
+def test_counters_outlive_the_history(store: Store, make_queue: MakeQueue) -> None:
     queue = make_queue(COMPLETED_RETENTION=0, FAILED_RETENTION=1)
     publish(queue, *"abcd")
     first, second, *others = queue.lease(4)
@@ -106,7 +117,7 @@ def test_counters_outlive_the_history(make_queue: MakeQueue) -> None:
     assert queue.ack(second)
     queue.measure()
     before = counters(queue)
-    queue.archive()
+    store.age(queue.name)
     assert queue.prune()["failed"] == 1
     queue.requeue()
     assert queue.stats()["failed"] + queue.stats()["completed"] == 0
@@ -150,6 +161,17 @@ def test_every_declared_queue_is_there(store: Store, settings: Any) -> None:
 def client(db: None, settings: Any) -> Client:
     settings.ROOT_URLCONF = __name__
     return Client()
+
+
+@pytest.mark.django_db
+def test_queues_of_a_database_are_counted_at_once(
+    settings: Any, django_assert_max_num_queries: Any
+) -> None:
+    settings.VTRR = {"QUEUES": {f"queue-{n}": {} for n in range(20)}}
+    with django_assert_max_num_queries(1 + 3 * 20) as seen:
+        generate_latest(VTRRCollector())  # type: ignore[arg-type]
+    counting = [one for one in seen.captured_queries if "vtrr_django_job" in one["sql"]]
+    assert len(counting) == 1
 
 
 @pytest.mark.parametrize(

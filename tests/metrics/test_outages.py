@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,11 @@ from tests.health.conftest import broken
 from tests.metrics.conftest import scrape
 from tests.own_redis import OwnRedis
 from tests.races.roles import Note
+from tests.races.waiting import until
 from vtrr_django import get_queue
+from vtrr_django.domain.job import QueueStats
+from vtrr_django.engines.base import Engine
+from vtrr_django.engines.orm.engine import OrmEngine
 
 __all__ = ["broken"]
 
@@ -85,6 +89,25 @@ def test_one_that_is_to_be_asked_in_a_transaction(
     assert 'vtrr_store_up{queue="default"} 0.0' in response.text
 
 
+@pytest.mark.service("postgres")
+@pytest.mark.django_db(transaction=True, databases=["default", "postgres"])
+def test_another_that_is_to_be_asked_in_a_transaction(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ROOT_URLCONF = "tests.metrics.test_metrics"
+    settings.VTRR = {"QUEUES": {"down": {"DATABASE": "postgres"}, "up": {}}}
+    other = connections["postgres"]
+    other.close()
+    with monkeypatch.context() as patch:
+        patch.setitem(connections.settings["postgres"], "ATOMIC_REQUESTS", True)
+        nowhere = {"HOST": "127.0.0.1", "PORT": "1"}
+        patch.setattr(other, "settings_dict", {**other.settings_dict, **nowhere})
+        response = Client().get("/metrics/")
+    assert response.status_code == 200
+    assert 'vtrr_store_up{queue="down"} 0.0' in response.text
+    assert 'vtrr_store_up{queue="up"} 1.0' in response.text
+
+
 def test_figures_that_are_down_while_the_store_is_up(
     own_redis: Callable[..., OwnRedis], settings: Any, broken: str
 ) -> None:
@@ -101,6 +124,39 @@ def test_figures_that_are_down_while_the_store_is_up(
     assert not found.has("vtrr_partition_worker_seconds")
 
 
+def test_ended_jobs_that_are_not_in_the_database_yet(
+    own_redis: Callable[..., OwnRedis], settings: Any
+) -> None:
+    settings.VTRR = {"QUEUES": {"q": {"ENGINE": "redis", "URL": own_redis().url()}, "other": {}}}
+    queue = get_queue("q")
+    queue.publish(Note())
+    assert scrape().by("queue", "vtrr_outbox_jobs") == {"q": 0}
+    assert scrape().value("vtrr_outbox_oldest_seconds", queue="q") == 0
+    [job] = queue.lease()
+    assert queue.ack(job)
+    assert scrape().by("queue", "vtrr_outbox_jobs") == {"q": 1}
+    until(lambda: scrape().value("vtrr_outbox_oldest_seconds", queue="q") > 0, "it to be there")
+    queue.archive()
+    assert scrape().by("queue", "vtrr_outbox_jobs") == {"q": 0}
+
+
 def test_an_engine_that_cannot_be_had(settings: Any) -> None:
     settings.VTRR = {"QUEUES": {"q": {"ENGINE": "no.such.Engine"}, "up": {}}}
+    assert scrape().by("queue", "vtrr_store_up") == {"q": 0, "up": 1}
+
+
+class Failing(OrmEngine):
+    """An engine of somebody's own, with a fault."""
+
+    def depth(self) -> QueueStats:
+        raise RuntimeError("its own fault")
+
+    @classmethod
+    def depths(cls, engines: Sequence[Engine]) -> list[QueueStats]:
+        raise RuntimeError("its own fault")
+
+
+def test_an_engine_that_has_a_fault(settings: Any) -> None:
+    failing = {"ENGINE": f"{__name__}.Failing"}
+    settings.VTRR = {"QUEUES": {"q": failing, "up": {}}}
     assert scrape().by("queue", "vtrr_store_up") == {"q": 0, "up": 1}

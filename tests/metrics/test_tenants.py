@@ -15,7 +15,7 @@ from tests.races.roles import Note
 from tests.races.stores import shared
 from vtrr_django import ConfigurationError
 from vtrr_django.conf import parse
-from vtrr_django.contrib.prometheus import LONGEST_LABEL, label_of, metrics
+from vtrr_django.contrib.prometheus import LONGEST_LABEL, VTRRCollector, label_of, metrics
 from vtrr_django.domain.job import NewJob
 from vtrr_django.domain.states import State
 from vtrr_django.engines.sql.models import Job
@@ -164,3 +164,15 @@ def test_a_setting_that_is_refused(value: Any) -> None:
     assert str(caught.value) == (
         f"VTRR['METRICS_TENANTS']: expected a whole number from 0 to 100, got {value!r}"
     )
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, 100])
+def test_how_many_a_collector_tells_apart(value: int | None) -> None:
+    assert list(VTRRCollector([], tenants=value).describe())
+
+
+@pytest.mark.parametrize("value", [-1, 101, 5000, 1.5, True, "10"])
+def test_how_many_no_collector_tells_apart(value: Any) -> None:
+    with pytest.raises(ValueError, match="a whole number from 0 to 100 or None, got ") as caught:
+        VTRRCollector(tenants=value)
+    assert repr(value) in str(caught.value)

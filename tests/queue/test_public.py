@@ -216,6 +216,62 @@ def test_celerys_retry_options_mean_the_same_here(queue: Queue) -> None:
     assert queue.ack(job)
 
 
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        ({}, 3),
+        ({"max_retries": 0}, 1),
+        ({"max_retries": 1}, 2),
+        ({"max_retries": 4}, 5),
+        ({"max_retries": None}, 3),  # no end of self.retry(); a bug is no reason to go on for ever
+        ({"default_retry_delay": 3600}, 3),
+        ({"retry_backoff": True, "retry_kwargs": {"max_retries": 0}}, 3),
+        ({"autoretry_for": (KeyError,), "max_retries": 0}, 1),
+        ({"autoretry_for": (KeyError,), "retry_kwargs": {"max_retries": 0}}, 3),
+        ({"autoretry_for": (LookupError,), "default_retry_delay": 0, "max_retries": 1}, 2),
+        ({"autoretry_for": (LookupError,), "retry_kwargs": {"max_retries": 1, "countdown": 0}}, 2),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["task", "handler"])
+def test_a_task_is_retried_as_often_as_it_says_itself(
+    options: dict[str, Any], runs: int, kind: str, store: Store
+) -> None:
+    name = store.new_name()
+    policy = {"max_retries": 2, "backoff": "constant", "base_delay": 0.0, "jitter": False}
+    with override_settings(VTRR={"QUEUES": {name: store.settings(RETRY=policy)}}):
+        queue = get_queue(name)
+        attempts: list[object] = []
+
+        def work(self: Any) -> None:
+            attempts.append(self)
+            raise IndexError
+
+        def handle(message: Address) -> None:
+            work(message)
+
+        if kind == "task":
+            queue.task(**options)(work).enqueue(partition_key="a")
+        else:
+            queue.handler(**options)(handle)
+            queue.publish(Address("x"))
+        assert queue.worker().run_burst().failed == 1
+        assert len(attempts) == runs
+
+
+def test_a_policy_of_the_handler_counts_alone(queue: Queue) -> None:
+    attempts: list[object] = []
+
+    @queue.handler(policy=RetryPolicy(max_retries=2, base_delay=0), max_retries=0)
+    def handle(message: Address) -> None:
+        attempts.append(message)
+        raise LookupError
+
+    queue.publish(Address("x"))
+    assert queue.worker().run_burst().failed == 1
+    assert len(attempts) == 3
+
+
 def test_a_handlers_own_policy_comes_before_the_queues(queue: Queue) -> None:
     @queue.handler(policy=RetryPolicy(max_retries=0))
     def handle(message: Address) -> None:
@@ -529,6 +585,23 @@ def test_shares_come_from_settings(store: Store) -> None:
         assert (leased.count("gold"), leased.count("iron")) == (30, 10)
 
 
+@pytest.mark.parametrize("chosen", [True, False])
+def test_requeueing_asks_for_the_share_anew(store: Store, chosen: bool) -> None:
+    name, shares = store.new_name(), {"gold": 3.0, "iron": 1.0}
+    with override_settings(VTRR={"QUEUES": {name: store.settings(SHARES=shares.get)}}):
+        queue = get_queue(name)
+        for key in shares:
+            queue.publish(Address(key), partition_key=key)
+        ids = [job.id for job in queue.lease(2) if queue.fail(job, "r")]
+        shares |= {"gold": 5.0, "iron": 0.0}
+        with pytest.raises(ValidationError, match="SHARES"):
+            queue.requeue(ids if chosen else None)
+        assert queue.stats()["failed"] == 2
+        shares["iron"] = 0.5
+        assert set(queue.requeue(ids if chosen else None, limit=2)) == set(ids)
+        assert {one.partition_key: one.share for one in queue.partitions()} == shares
+
+
 async def _async_twins(queue: Queue, work: Any) -> None:
     await work.aenqueue(1, partition_key="a")
     assert len(await work.aqueue(partition_key="a", tasks=[{"args": [2]}])) == 1
@@ -564,6 +637,10 @@ def test_async_twins(queue: Queue) -> None:
         ({"QUEUES": {"a": {"RETRY": {"max_retry": 1}}}}, "did you mean 'max_retries'"),
         ({"QUEUES": {"a": {"SHARES": {"x": 0}}}}, "SHARES"),
         ({"QUEUES": {"a": {"SHARES": "no.such.path"}}}, "dotted path"),
+        ({"QUEUES": {"a": {"SHARES": {42: 3}}}}, r"\['a'\]\['SHARES'\]\[42\]: expected a string"),
+        ({"QUEUES": {"a": {"SHARES": {None: 3}}}}, r"\['SHARES'\]\[None\]: expected a string"),
+        ({"QUEUES": {"a": {"SHARES": {"x" * 256: 3}}}}, "1 to 255 characters"),
+        ({"QUEUES": {"a": {"SHARES": {"a\n": 3}}}}, "no control characters"),
         ({"SECRET": 5}, "SECRET"),
         ({"MAX_PAYLOAD_BYTES": "1"}, "MAX_PAYLOAD_BYTES"),
     ],
@@ -571,6 +648,11 @@ def test_async_twins(queue: Queue) -> None:
 def test_wrong_settings_are_refused_with_their_path(vtrr: Any, message: str) -> None:
     with override_settings(VTRR=vtrr), pytest.raises(ConfigurationError, match=message):
         get_queue("default").config  # noqa: B018 - reading it is the test
+
+
+def test_the_partition_of_jobs_without_a_key_may_have_a_share() -> None:
+    with override_settings(VTRR={"QUEUES": {"default": {"SHARES": {"": 3, "42": 2}}}}):
+        assert get_queue().config.shares == {"": 3, "42": 2}
 
 
 def test_a_secret_is_never_shown_in_an_error() -> None:

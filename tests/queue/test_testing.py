@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import TestCase, override_settings
 
@@ -42,6 +44,28 @@ class RunJobsTests(TestCase):
         assert all(inside for _, inside in seen)
         assert CompletedJob.objects.count() == 3
         assert run_jobs(queue).jobs == 0
+
+    def test_a_coroutine_runs_in_the_test(self) -> None:
+        queue = get_queue("t-inline")
+
+        @queue.task(soft_time_limit=60)
+        async def work(self: Any) -> None:
+            assert await sync_to_async(lambda: transaction.get_connection().in_atomic_block)()
+            assert await Job.objects.filter(id=self.request.id).aexists()
+
+        work.enqueue(partition_key="a")
+        assert run_jobs(queue).succeeded == 1
+
+    def test_a_worker_is_refused_and_leaves_the_test_its_transaction(self) -> None:
+        queue = get_queue("t-inline")
+
+        @queue.task
+        def work(self: Any) -> None: ...
+
+        work.enqueue(partition_key="a")
+        with pytest.raises(CommandError, match=r"testing\.run_jobs"):
+            call_command("vtrr_worker", queue=[queue.name], burst=True, verbosity=0)
+        assert run_jobs(queue).succeeded == 1
 
     def test_nothing_is_left_for_the_next_test(self) -> None:
         assert not Job.objects.exists()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
@@ -20,6 +19,7 @@ from typing import Any
 from tests.races import child
 from tests.races.child import Plan
 from tests.races.journal import Journal
+from tests.races.standing import go_on, stand_still
 from tests.races.waiting import PATIENCE, until
 
 _context = multiprocessing.get_context("forkserver")
@@ -75,14 +75,13 @@ class Crew:
     def stop(process: ForkServerProcess) -> None:
         """SIGSTOP it, and wait until it stands still."""
         assert process.pid is not None
-        os.kill(process.pid, signal.SIGSTOP)
-        until(lambda: _state(process.pid) == "T", "a process to stand still")
+        stand_still(process.pid)
 
     @staticmethod
     def resume(process: ForkServerProcess) -> None:
         """SIGCONT it."""
         assert process.pid is not None
-        os.kill(process.pid, signal.SIGCONT)
+        go_on(process.pid)
 
     # -- listening -----------------------------------------------------------------
 
@@ -120,10 +119,6 @@ class Crew:
             process.join()
             process.close()
         self.journal.close()
-
-
-def _state(pid: int | None) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 StartsCrew = Callable[[], Crew]

@@ -33,3 +33,6 @@ partition_rows = _only([*SQL_STORES])
 
 crossing_rows = _only([name for name in SQL_STORES if name not in _SERIAL])
 """As ``partition_rows``, and the steps of two transactions can cross each other."""
+
+other_levels = _only(["mariadb"])
+"""What a statement locks depends on the isolation level that a project has chosen."""

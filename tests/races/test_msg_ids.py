@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from tests.contract.stores import Store
+from tests.contract.stores import OrmStore, Store
 from tests.races.conftest import MakeQueue
 from tests.races.processes import Crew
 from tests.races.roles import Note, Undo
-from tests.races.threads import together
+from tests.races.stores import crossing_rows
+from tests.races.threads import Background, Halt, together
+from vtrr_django.engines.orm.engine import OrmEngine
+from vtrr_django.engines.sql.models import FailedJob
 from vtrr_django.queue import Queue
 
 PUBLISHERS = 10
@@ -91,3 +94,26 @@ def test_who_rolls_back_leaves_the_job_to_the_others(
         jobs = [one["id"] for one in store.live(queue.name).values() if one["msg_id"]]
         assert len(jobs) == number + 1
         assert len(kept & {*jobs}) == 1
+
+
+@crossing_rows
+def test_two_letters_of_one_msg_id_that_are_requeued_at_the_same_time(
+    store: Store, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Letters that were taken over: what is enqueued here has a msg_id once.
+    assert isinstance(store, OrmStore)
+    queue, halt = make_queue(), Halt()
+    engine = queue.engine
+    assert isinstance(engine, OrmEngine)
+    for _ in range(2):
+        queue.publish(Note(), partition_key="a")
+    first, second = [job.id for job in queue.lease(2) if queue.fail(job, "r")]
+    FailedJob.objects.using(store.alias).filter(queue=queue.name).update(msg_id="m")
+    inserter: Any = engine._inserter
+    monkeypatch.setattr(inserter, "_out_of_the_way", halt.behind(inserter._out_of_the_way))
+    slow = Background(lambda: queue.requeue(first))
+    halt.reached()
+    assert queue.requeue(second) == [second]
+    halt.go_on()
+    assert slow.result() == [first]
+    assert {job.id: job.msg_id for job in queue.lease(2)} == {first: None, second: "m"}

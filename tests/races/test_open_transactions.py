@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
-from tests.contract.stores import Store
+from tests.contract.stores import OrmStore, Store
 from tests.races.conftest import MakeQueue
 from tests.races.roles import Note, Undo
-from tests.races.stores import many_writers, one_writer, unhindered
+from tests.races.stores import many_writers, one_writer, other_levels, unhindered
 from tests.races.threads import Background, Halt
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind
 from vtrr_django.queue import Queue
@@ -142,13 +142,7 @@ VERBS: dict[str, Callable[[Queue], Callable[[], Any]]] = {
 }
 
 
-@unhindered
-@pytest.mark.parametrize("backlog", [1, 300])
-@pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_waits_for_a_transaction_that_enqueued(
-    store: Store, make_queue: MakeQueue, verb: str, backlog: int
-) -> None:
-    queue = make_queue()
+def _does_not_wait(queue: Queue, verb: str, backlog: int) -> None:
     queue.publish(Note(), partition_key="a", msg_id="known")
     for _ in range(backlog - 1):
         queue.publish(Note(), partition_key="a")
@@ -161,6 +155,55 @@ def test_no_verb_waits_for_a_transaction_that_enqueued(
 
     with _open(queue, enqueue):
         assert Background(act).result(30)
+
+
+@unhindered
+@pytest.mark.parametrize("backlog", [1, 300])
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_waits_for_a_transaction_that_enqueued(
+    store: Store, make_queue: MakeQueue, verb: str, backlog: int
+) -> None:
+    _does_not_wait(make_queue(), verb, backlog)
+
+
+@unhindered
+def test_the_last_ack_does_not_wait_for_a_transaction_that_enqueued(
+    store: Store, make_queue: MakeQueue
+) -> None:
+    _last_ack_does_not_wait(make_queue())
+
+
+def _last_ack_does_not_wait(queue: Queue) -> None:
+    last = _fresh_lease(queue)
+    with _open(queue, lambda: queue.publish(Note(), partition_key="b")):
+        assert Background(lambda: queue.ack(last)).result(30)
+
+
+@pytest.fixture
+def repeatable_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the database's own default, where Django's is READ COMMITTED."""
+    assert isinstance(store, OrmStore)
+    options = connections.settings[store.alias].setdefault("OPTIONS", {})
+    monkeypatch.setitem(options, "isolation_level", "repeatable read")
+    connections[store.alias].close()
+    yield
+    monkeypatch.undo()
+    connections[store.alias].close()
+
+
+@other_levels
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_waits_under_repeatable_read(
+    store: Store, repeatable_read: None, make_queue: MakeQueue, verb: str
+) -> None:
+    _does_not_wait(make_queue(), verb, backlog=1)
+
+
+@other_levels
+def test_the_last_ack_does_not_wait_under_repeatable_read(
+    store: Store, repeatable_read: None, make_queue: MakeQueue
+) -> None:
+    _last_ack_does_not_wait(make_queue())
 
 
 def test_looking_waits_for_nobody(store: Store, make_queue: MakeQueue) -> None:

@@ -14,6 +14,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from tests.contract.jobs import drain, end, job, put, take
 from tests.contract.redis_store import RedisStore
 from tests.contract.test_oracle import CONFIGS, PARTITIONS, Machine
+from tests.redis.engines import once
 from vtrr_django.domain.ids import new_job_ids
 from vtrr_django.domain.job import NewJob, OutcomeKind
 from vtrr_django.engines.redis.engine import RedisEngine
@@ -158,6 +159,40 @@ def test_cancelling_whole_blocks(store: RedisStore) -> None:
     assert order(engine) == more
 
 
+@pytest.mark.parametrize("rows", [32, 100, 250, 1500])
+@pytest.mark.parametrize("before", [0, 110, 150])
+def test_cancelling_what_was_packed_from_both_sides_of_reserved_places(
+    store: RedisStore, rows: int, before: int
+) -> None:
+    """Jobs come while a large enqueue has its places and is not stored yet."""
+    engine = store.engine()
+    early, late = singles(engine, before), []
+
+    def meanwhile(run: Any) -> Any:
+        late.extend(singles(store.engine_named(engine.name), 300 - before))
+        return run()
+
+    once(engine, "append" if rows < 1000 else "stage", meanwhile)
+    ids = bulk(engine, rows)
+    assert in_blocks(engine) > 0
+    rng = random.Random(rows)
+    for chosen in (
+        late[3:40],
+        late[-40:],
+        rng.sample(ids, 20),
+        early[-30:],
+        [*late[60:80], ids[9]],
+    ):
+        there = [one for one in chosen if engine.job(one) is not None]
+        assert engine.cancel(chosen) == there
+        assert engine.cancel(chosen) == []
+    gone = {one for one in (*early, *ids, *late) if engine.job(one) is None}
+    left = [one for one in (*early, *ids, *late) if one not in gone]
+    assert engine.stats().ready == len(left)
+    assert order(engine) == left
+    assert in_blocks(engine) == 0
+
+
 def test_purging(store: RedisStore) -> None:
     engine = store.engine()
     bulk(engine, 2500, "a")
@@ -259,7 +294,7 @@ class Bulks(Machine):
         expected = [one for one in chosen if self.oracle.cancel(one)]
         assert self.engine.cancel(chosen) == expected
         for one in expected:
-            del self.jobs[one]
+            self._cancelled(one)
 
     @rule()
     def purge_all(self) -> None:
@@ -267,7 +302,7 @@ class Bulks(Machine):
         assert self.engine.purge() == len(waiting)
         for one in waiting:
             self.oracle.cancel(one)
-            del self.jobs[one]
+            self._cancelled(one)
 
     @rule()
     def ready_of_partitions_agrees(self) -> None:

@@ -326,6 +326,7 @@ def test_jobs_whose_names_only_redis_remembers_are_enqueued(store: RedisStore, d
     engine = store.engine(completed_retention=1)
     engine.enqueue(named("msg_id"), {})
     drain(engine, 500)
+    store.age(engine.name)
     engine.prune()
     jobs = named("msg_id")
     if dies:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
-from tests.contract.jobs import ack_all, drain, end, put, take
+from tests.aging import age_history
+from tests.contract.jobs import ack_all, drain, end, job, outcome, put, take
 from tests.contract.redis_store import RedisStore
 from tests.races.threads import Background, together
 from tests.redis.engines import intercept, once
 from vtrr_django.domain.config import QueueConfig
-from vtrr_django.domain.job import OutcomeKind
+from vtrr_django.domain.ids import new_job_id
+from vtrr_django.domain.job import NewJob, OutcomeKind
+from vtrr_django.engines.redis import commands, outbox
 from vtrr_django.engines.redis.engine import RedisEngine
 from vtrr_django.engines.sql.models import CompletedJob, FailedJob
-from vtrr_django.exceptions import StoreUnavailable
+from vtrr_django.exceptions import DuplicateJobError, StoreUnavailable
 
 FAIL = OutcomeKind.FAIL
 
@@ -194,12 +198,19 @@ def test_a_database_that_is_away_keeps_nobody_from_working(
     assert [one.id for one in drain(engine)] == [job_id]
 
 
-def test_more_completed_jobs_than_are_kept_are_not_carried(box: Box) -> None:
+def test_many_more_completed_jobs_than_are_kept_are_not_carried(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "CARRIED", 20)
     engine = box.engine(completed_retention=10)
     put(engine, *["a"] * 600)
     jobs = drain(engine, 100)
-    assert 10 <= box.waiting("completed") <= 200
+    carried = box.waiting("completed")
+    assert 20 <= carried <= 200
     engine.archive()
+    engine.prune()
+    assert box.completed() == [one.id for one in jobs[-carried:]]
+    age_history(box.name, box.database)
     engine.prune()
     assert box.completed() == [one.id for one in jobs[-10:]]
     nothing = Box(box._store, box.database)
@@ -224,6 +235,120 @@ def test_a_job_that_cannot_be_read_does_not_stop_those_behind_it(
     engine.archive()
     assert box.completed() == [first, *completed]
     assert box.failed() == failed
+
+
+# -- names, while the outbox is long -----------------------------------------------
+
+
+def entries_read(engine: RedisEngine) -> list[int]:
+    """Return what will hold how many entries each look at an outbox read."""
+    read: list[int] = []
+    told: Any = engine.commands
+    call, look = told.call, told.look
+
+    def also_call(*command: Any) -> Any:
+        reply = call(*command)
+        if command[0] == "XRANGE":
+            read.append(len(reply))
+        return reply
+
+    def also_look(*commands_: Any) -> Any:
+        replies = look(*commands_)
+        read.extend(
+            len(reply)
+            for command, reply in zip(commands_, replies, strict=True)
+            if command[0] == "XRANGE"
+        )
+        return replies
+
+    told.call, told.look = also_call, also_look
+    return read
+
+
+def end_named(engine: RedisEngine, count: int) -> list[NewJob]:
+    """Let jobs end that have names, all in one script; return them."""
+    new = [job("a", msg_id=f"m{number}") for number in range(count)]
+    new += [job("a", id=f"own{number}", given_id=True) for number in range(count)]
+    engine.enqueue(new, {})
+    kinds = [FAIL, OutcomeKind.ACK, OutcomeKind.ACK]
+    leased = take(engine, 2 * count)
+    assert all(engine.finish([outcome(kinds[n % 3], one) for n, one in enumerate(leased)]))
+    return new
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_new_msg_id_does_not_read_what_is_on_its_way(box: Box, inside: bool) -> None:
+    engine = box.engine()
+    end_some(engine, 100)
+    named = end_named(engine, 20)
+    there = box.waiting("completed"), box.waiting("failed")
+    read = entries_read(engine)
+    with transaction.atomic(using=box.database) if inside else contextlib.nullcontext():
+        assert (
+            engine.known([job("a", msg_id="new"), job("a", id="new", given_id=True)]) == [None] * 2
+        )
+        put(engine, "a", msg_id="new")
+        put(engine, "a", id="new", given_id=True)
+        assert sum(read) == 0
+        again = [one._replace(id=new_job_id()) if one.msg_id else one for one in named]
+        assert engine.known(again) == [one.id for one in named]
+        assert engine.enqueue(again, {}) == [one.id for one in named]
+        assert 0 < max(read) <= outbox._LOOKS
+        with pytest.raises(DuplicateJobError, match="own3"):
+            put(engine, "b", id="own3", given_id=True)
+    # It is for others to move.
+    assert (box.waiting("completed"), box.waiting("failed")) == there
+    assert engine.stats().ready == 2
+
+
+def test_names_that_come_up_when_they_have_ended_and_are_on_their_way(box: Box) -> None:
+    """Between the look and the script; also in batches of a large enqueue."""
+    engine, other = box.engine(), box.engine()
+    ended: list[NewJob] = []
+
+    def meanwhile(run: Callable[[], Any]) -> Any:
+        ended.extend(end_named(other, 30))
+        return run()
+
+    for script, more in (("enqueue", 0), ("admit", 300)):
+        ended.clear()
+        once(engine, script, meanwhile)
+        new = [job("b", msg_id=f"m{number}") for number in range(10)]
+        ids = engine.enqueue([*new, *(job("b") for _ in range(more))], {})
+        assert ids[:10] == [one.id for one in ended[:10]]
+        assert engine.depth().ready == more
+        drain(engine, 100)
+        engine.archive()
+        forget_all(box)
+
+
+def forget_all(box: Box) -> None:
+    """Have nobody know of a job any more."""
+    client, keys = box._store._client(box.name)
+    client.delete(*keys.values())
+    for model in (CompletedJob, FailedJob):
+        model.objects.using(box.database).filter(queue=box.name).delete()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_requeue_reads_a_long_outbox_some_at_a_time(
+    box: Box, monkeypatch: pytest.MonkeyPatch, inside: bool
+) -> None:
+    monkeypatch.setattr(outbox, "MOVE", 7)
+    engine = box.engine()
+    ids = dead(engine, 30)
+    assert engine.requeue(ids[:20]) == ids[:20]
+    for one in take(engine, 20):
+        assert end(engine, one, FAIL, reason="second")
+    dies_before(engine, "moved")
+    with pytest.raises(Dies):
+        engine.archive()
+    read = entries_read(engine)
+    with transaction.atomic(using=box.database) if inside else contextlib.nullcontext():
+        assert sorted(engine.requeue(ids[:25])) == sorted(
+            [*ids[:7], *ids[20:25]] if inside else ids[:25]
+        )
+    assert max(read) <= 7
 
 
 # -- and back ----------------------------------------------------------------------

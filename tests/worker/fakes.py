@@ -197,6 +197,25 @@ class MemorySource:
         self.started.append(job.id)
 
 
+class Hanging(MemorySource):
+    """Some of its verbs do not return from ``hang.set()`` until ``go.set()``."""
+
+    def __init__(self, *verbs: str, name: str = "memory", **config: Any) -> None:
+        super().__init__(name, **config)
+        self.hang, self.hung, self.go = threading.Event(), threading.Event(), threading.Event()
+        for verb in verbs:
+            setattr(self, verb, self._hanging(getattr(self, verb)))
+
+    def _hanging(self, do: Callable[..., Any]) -> Callable[..., Any]:
+        def verb(*args: Any, **options: Any) -> Any:
+            if self.hang.is_set() and not self.go.is_set():
+                self.hung.set()
+                self.go.wait(60)
+            return do(*args, **options)
+
+        return verb
+
+
 class Running:
     """A worker in a thread of its own."""
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.app import tasks
 from tests.commands.manage import manage, run
-from tests.worker.fakes import MemorySource, Running, running, wait_until
+from tests.worker.fakes import Hanging, MemorySource, Running, running, wait_until
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable
 from vtrr_django.worker import TaskContext, Worker, heartbeat_file, upkeep
 from vtrr_django.worker.heartbeat_file import HeartbeatFile, problem_of
@@ -180,20 +180,6 @@ def test_a_long_job_is_no_hung_thread(path: Path, counted: Counted) -> None:
         go.set()
 
 
-class Hanging(MemorySource):
-    """One of its verbs does not return until it is told to."""
-
-    def __init__(self, verb: str) -> None:
-        super().__init__(lease_seconds=0.03)
-        self.go = threading.Event()
-        self._verb = getattr(self, verb)
-        setattr(self, verb, self._hang)
-
-    def _hang(self, *args: Any, **options: Any) -> Any:
-        self.go.wait(60)
-        return self._verb(*args, **options)
-
-
 @pytest.fixture(
     params=[
         ("finish_and_lease", "vtrr-slot-0"),
@@ -210,7 +196,8 @@ def hanging(
     """A source that hangs, and the thread that will hang in it."""
     monkeypatch.setattr(upkeep, "ARCHIVE_INTERVAL", 0.01)
     verb, thread = request.param
-    source = Hanging(verb)
+    source = Hanging(verb, lease_seconds=0.03)
+    source.hang.set()
     source.task(lambda context: source.go.wait(60))
     source.put()
     yield source, thread

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.test_readme import BLOCKS
 from tests.worker.fakes import FakeTask, MemorySource, burst
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind
 from vtrr_django.exceptions import Discard, Retry, Snooze, ValidationError
@@ -273,6 +274,32 @@ def test_records_carry_the_job_and_never_its_arguments(caplog: pytest.LogCapture
             "worker_id": "w1",
         }
     assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("retry_delay", [None, 60.0])
+def test_what_a_task_raises_is_logged_unless_the_filter_of_the_readme_keeps_it_out(
+    caplog: pytest.LogCaptureFixture, retry_delay: float | None
+) -> None:
+    [code] = [code for *_, code in BLOCKS if "class NoErrorTexts" in code]
+    made: dict[str, Any] = {}
+    exec(code, made)  # noqa: S102 - ours
+    kept_out = made["NoErrorTexts"]()
+    logger = logging.getLogger(LOGGER)
+
+    def said() -> str:
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, LOGGER):
+            run_one(lambda context: int("CANARY"), retry_delay=retry_delay, id="job-x")
+        return caplog.text
+
+    assert "CANARY" in said()
+    logger.addFilter(kept_out)
+    try:
+        text = said()
+    finally:
+        logger.removeFilter(kept_out)
+    assert "CANARY" not in text
+    assert "job job-x: builtins.ValueError" in text
 
 
 def test_a_deep_recursion_is_a_dead_letter() -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.worker.fakes import PATIENCE, MemorySource, burst, running, wait_until
 from vtrr_django.domain.job import OutcomeKind
 from vtrr_django.exceptions import StoreUnavailable
+from vtrr_django.queue import Queue
 from vtrr_django.worker import TaskContext, Worker, WorkerError, WorkerSummary
 from vtrr_django.worker.slot import Slot
 from vtrr_django.worker.worker import default_worker_id
@@ -222,6 +223,18 @@ def test_signal_handlers_can_be_restored() -> None:
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
+def test_a_forked_process_leases_by_hand_under_a_name_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue, other = Queue("default"), Queue("other")
+    before = queue._own_id(None)
+    assert before == queue._own_id(None) == other._own_id(None)
+    assert f":{os.getpid()}:" in before
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    assert ":7:" in queue._own_id(None) == other._own_id(None)
+    assert queue._own_id("me") == "me"
+
+
 def test_the_default_worker_id(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(os.getpid()) in default_worker_id()
     assert default_worker_id() != default_worker_id()
@@ -305,14 +318,17 @@ def test_the_first_signal_lets_the_running_job_finish(number: int) -> None:
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"]
 )
-def test_the_second_signal_releases_and_ends_the_process(number: int, status: int) -> None:
-    with process("deaf") as worker:
-        worker.wait_for("began deaf")
+@pytest.mark.parametrize("job", ["deaf", "adeaf"])
+def test_the_second_signal_releases_and_ends_the_process(
+    number: int, status: int, job: str
+) -> None:
+    with process(job) as worker:
+        worker.wait_for(f"began {job}")
         worker.signal(number)
         worker.wait_for("stops")  # two signals that wait at once are one
         worker.signal(number)
         assert worker.status() == status
-        assert worker.lines[-1] == "release deaf"
+        assert worker.lines[-1] == f"release {job}"
 
 
 def test_ctrl_c_without_handlers_ends_like_stop() -> None:
@@ -354,4 +370,12 @@ def test_a_stuck_process_replaces_itself() -> None:
         assert len(pids) == 1, "exec keeps the pid"
         assert not any(line.endswith("stuck") for line in worker.lines if "began" not in line)
         worker.signal(signal.SIGTERM)
+        assert worker.status() == 0
+
+
+@pytest.mark.parametrize("job", ["stuck", "astuck"])
+def test_a_process_ends_though_a_job_that_nobody_can_end_goes_on(job: str) -> None:
+    with process(job, "unreplaced") as worker:
+        worker.wait_for(f"began {job}")
+        worker.wait_for("summary 1 False")
         assert worker.status() == 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -18,8 +19,15 @@ from vtrr_django.admin.bulk_ledger import DONE, RUNNING, STOPPED, Ledger, Progre
 from vtrr_django.admin.bulk_step import step, stop
 from vtrr_django.exceptions import VTRRError
 
-GO = "go"
-"""Parameter of an address: the script is to go on without being told."""
+_PRESSED: Final = "vtrr_django.run"
+"""Where a session keeps which run its user has just begun or gone on with, and when.
+
+The next page of that run has its script go on, and uses it up. Nothing in an address does that:
+a link from elsewhere, a bookmark or a restored tab must not set a run going.
+"""
+
+_JUST: Final = 60.0
+"""Seconds after which that page was not waited for."""
 
 
 def show(model_admin: Any, request: HttpRequest, number: int) -> HttpResponse:
@@ -48,11 +56,13 @@ def go_on(model_admin: Any, request: HttpRequest, ledger: Ledger) -> HttpRespons
     if progress.state != RUNNING:
         _tell(request, run, progress, again=before.state != RUNNING)
         return _lead(request, list_url(model_admin, run.back))
+    told = f"{trouble.rstrip('.')}. Press Continue to go on." if trouble else ""
     if request.accepts("text/html"):
-        if trouble:
-            messages.error(request, f"{trouble}. Press Continue to go on.")
-        return HttpResponseRedirect(f"{_address(model_admin, ledger)}?{GO}=1")
-    return JsonResponse({**_numbers(run, progress), "trouble": trouble})
+        if told:
+            messages.error(request, told)
+        request.session[_PRESSED] = [ledger.number, time.time()]
+        return HttpResponseRedirect(_address(model_admin, ledger))
+    return JsonResponse({**_numbers(run, progress), "trouble": told})
 
 
 def refuse(model_admin: Any, request: HttpRequest, error: NotOurs) -> HttpResponse:
@@ -121,7 +131,7 @@ def _outcome(run: Run, progress: Progress) -> Iterator[tuple[int, str]]:
         told = f"{jobs(gone)} {were} gone when the run came to {them}: "
         told += "requeued or discarded by others"
         if not run.action.stays:
-            told += ", or by this run before its server process died"
+            told += ", or by this run before its server process or the store failed"
         yield messages.WARNING, f"{told}."
 
 
@@ -139,9 +149,18 @@ def _page(model_admin: Any, request: HttpRequest, ledger: Ledger) -> HttpRespons
             (level > messages.SUCCESS, text)
             for level, text in (() if progress.state == RUNNING else _outcome(run, progress))
         ],
-        "goes": GO in request.GET,
+        "goes": _was_pressed(request, ledger),
     }
     return page(model_admin, request, "progress", run, context)
+
+
+def _was_pressed(request: HttpRequest, ledger: Ledger) -> bool:
+    """Return, once, whether this page follows the button that began the run or went on with it."""
+    number, at = request.session.get(_PRESSED, (None, 0.0))
+    if number != ledger.number:
+        return False
+    del request.session[_PRESSED]
+    return bool(0.0 <= time.time() - at <= _JUST)
 
 
 def page(

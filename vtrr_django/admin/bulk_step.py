@@ -203,13 +203,26 @@ def _still_there(run: Run, letters: Sequence[Letter]) -> list[Letter]:
 
 def _act(run: Run, queue: Queue, ids: Sequence[str], chunk: Chunk, spoilt: set[str]) -> int:
     """Return with how many letters it was done; one that is spoilt does not hold up the rest."""
+
+    def counted(done: int) -> int:
+        chunk.done[queue.name] = chunk.done.get(queue.name, 0) + done
+        return done
+
     try:
-        done = len(run.action.does(queue, ids, f"{run.key}/{queue.name}"))
-    except (ValidationError, DuplicateJobError):  # nothing was done with any of them
-        if len(ids) == 1:
-            spoilt.update(ids)
-            return 0
-        half = len(ids) // 2
-        return sum(_act(run, queue, part, chunk, spoilt) for part in (ids[:half], ids[half:]))
-    chunk.done[queue.name] = chunk.done.get(queue.name, 0) + done
-    return done
+        return counted(len(run.action.does(queue, ids, f"{run.key}/{queue.name}")))
+    except VTRRError as error:
+        done = counted(error.done)
+        if not _is_about_a_letter(error):
+            raise
+    if len(ids) == 1:
+        spoilt.update(ids)
+        return done
+    half = len(ids) // 2
+    return done + sum(_act(run, queue, part, chunk, spoilt) for part in (ids[:half], ids[half:]))
+
+
+def _is_about_a_letter(error: VTRRError) -> bool:
+    """Return whether it is a letter that is spoilt, not what the project says of its partition."""
+    if isinstance(error, ValidationError):
+        return not error.path.startswith("SHARES")
+    return isinstance(error, DuplicateJobError)

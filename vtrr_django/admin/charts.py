@@ -11,6 +11,7 @@ from vtrr_django.admin import plots
 from vtrr_django.admin.markup import NO_KEY, REST_NAME, clock, count, duration, number, percent
 from vtrr_django.admin.plots import REST_CLASS, Bar, Plot, Series, colour
 from vtrr_django.admin.tenants import Row
+from vtrr_django.figures.keeping import LONGEST_LINES
 from vtrr_django.figures.reading import REST, Minute, Tenant
 
 LINES: Final = 6
@@ -67,7 +68,7 @@ def waiting(minutes: Sequence[Minute]) -> Plot:
     series = [
         Series(
             label=shown(key),
-            values=[None if m.ready is None else m.waiting.get(key, 0) for m in minutes],
+            values=[_waited(minute, key) for minute in minutes],
             css=colour(index),
         )
         for index, key in enumerate(longest)
@@ -82,11 +83,21 @@ def waiting(minutes: Sequence[Minute]) -> Plot:
         "waiting",
         "Jobs that wait, by partition",
         f"Ready jobs at each minute of the last hour: the {count(LINES, 'partition')} that "
-        "waited most, and all others together. A gap: nobody looked.",
+        f"waited most, and all others together. Of a minute the {LONGEST_LINES} longest lines are "
+        "kept: the jobs of a partition that was not among them are with all others, and its "
+        "own number is not known. A gap: nobody looked.",
         [clock(one.at) for one in minutes],
         series,
         what="ready",
     )
+
+
+def _waited(minute: Minute, key: str) -> int | None:
+    """Return how many jobs of a partition were ready; None: nobody looked, or kept it."""
+    if minute.ready is None:
+        return None
+    rest = None if len(minute.waiting) >= LONGEST_LINES else 0
+    return minute.waiting.get(key, rest)
 
 
 def waits(past: Mapping[str, Tenant]) -> Plot:

@@ -13,7 +13,6 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG
 from django.core.exceptions import BadRequest, PermissionDenied
-from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -38,6 +37,7 @@ from vtrr_django.admin.history_outage import or_say_why
 from vtrr_django.admin.history_search import lookups
 from vtrr_django.admin.history_window import Place
 from vtrr_django.admin.permissions import REQUEUE, SEE_PAYLOADS, may
+from vtrr_django.connections import outside_transactions
 from vtrr_django.models import CompletedJob, FailedJob
 
 if TYPE_CHECKING:
@@ -79,10 +79,8 @@ class HistoryAdmin(_ModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         urls: list[URLPattern] = super().get_urls()
-        for alias in connections:
-            for url in urls:
-                # No transaction begins in a database that is down before a page can say so.
-                transaction.non_atomic_requests(alias)(url.callback)
+        for url in urls:
+            outside_transactions(url.callback)
         return urls
 
     # -- the list ------------------------------------------------------------------
@@ -123,7 +121,7 @@ class HistoryAdmin(_ModelAdmin):
 
     def address_of(self, row: Any) -> str:
         """Return where one job's page is."""
-        return history_job.address_of(self.admin_site.name, self.model, row.queue, row.id)
+        return history_job.address_of(self.admin_site, self.model, row.queue, row.id)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
         return history_job.find(self.model, object_id)
@@ -143,26 +141,26 @@ class HistoryAdmin(_ModelAdmin):
     def _job_page(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any]
     ) -> HttpResponse:
-        site, key = self.admin_site.name, unquote(object_id)
+        site, key = self.admin_site, unquote(object_id)
         row = self.get_object(request, key)
         if row is None:
             return history_job.elsewhere(request, site, self.model, key)
         context = {
-            **self.admin_site.each_context(request),
+            **site.each_context(request),
             **history_job.page(request, site, row),
             "opts": self.opts,
             "list_url": reverse(
-                f"admin:vtrr_django_{self.opts.model_name}_changelist", current_app=site
+                f"admin:vtrr_django_{self.opts.model_name}_changelist", current_app=site.name
             ),
             "log_url": reverse(
                 f"admin:vtrr_django_{self.opts.model_name}_history",
                 args=[object_id],
-                current_app=site,
+                current_app=site.name,
             ),
             "actions": [ACTIONS[name] for name in self.get_actions(request) if name in ACTIONS],
             **extra_context,
         }
-        request.current_app = site
+        request.current_app = site.name
         names = [f"admin/vtrr_django/{self.opts.model_name}/change_form.html"]
         return TemplateResponse(request, names, context)
 
@@ -211,7 +209,7 @@ class FailedJobAdmin(HistoryAdmin):
     """Dead letters, and what can be done with them."""
 
     date_hierarchy = "failed_at"
-    list_display = ("job", "failed", "error_class_name", "task", "partition", "queue_name")
+    list_display = ("job", "failed", "queue_name", "task", "partition", "error_class_name")
     list_filter = (
         history_filters.QueueFilter,
         history_filters.TaskFilter,
@@ -225,18 +223,22 @@ class FailedJobAdmin(HistoryAdmin):
     def get_list_display(self, request: HttpRequest) -> Any:
         shown = list(self.list_display)
         if may(request, SEE_PAYLOADS):
-            shown.insert(shown.index("error_class_name") + 1, "reason_begins")
+            shown[shown.index("error_class_name")] = "error"
         return shown
 
     @admin.display(description="error class")
     def error_class_name(self, row: FailedJob) -> str | SafeString:
         return markup.name(row.error_class)
 
-    @admin.display(description="reason")
-    def reason_begins(self, row: Any) -> SafeString:
+    @admin.display(description="error")
+    def error(self, row: Any) -> SafeString:
         text = row.reason_begins
         shown = f"{text[:REASON_SHOWN]}…" if len(text) > REASON_SHOWN else text
-        return format_html('<bdi dir="auto" class="vtrr-reason">{}</bdi>', shown)
+        return format_html(
+            '<div>{}<bdi dir="auto" class="vtrr-reason">{}</bdi></div>',
+            markup.name(row.error_class),
+            shown,
+        )
 
     @admin.display(description="failed")
     def failed(self, row: FailedJob) -> str | SafeString:
@@ -302,15 +304,15 @@ class FailedJobAdmin(HistoryAdmin):
         return super().change_view(request, object_id, form_url, extra_context)
 
     def get_urls(self) -> list[URLPattern]:
-        begin: Any = self.admin_site.admin_view(partial(bulk_views.start, self))
-        show: Any = self.admin_site.admin_view(partial(bulk_page.show, self))
-        for alias in connections:
-            # Queues have transactions of their own, and each batch is to last.
-            begin = transaction.non_atomic_requests(alias)(begin)
-            show = transaction.non_atomic_requests(alias)(show)
-        return [
-            path("run/", begin, name="vtrr_django_failedjob_run"),
-            path("run/<int:number>/", show, name="vtrr_django_failedjob_progress"),
+        begin = self.admin_site.admin_view(partial(bulk_views.start, self))
+        show = self.admin_site.admin_view(partial(bulk_page.show, self))
+        return [  # each batch is to last: in no transaction of a request, as all pages here
+            path("run/", outside_transactions(begin), name="vtrr_django_failedjob_run"),
+            path(
+                "run/<int:number>/",
+                outside_transactions(show),
+                name="vtrr_django_failedjob_progress",
+            ),
             *super().get_urls(),
         ]
 

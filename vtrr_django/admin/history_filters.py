@@ -35,7 +35,7 @@ class _Filter(SimpleListFilter):
 
     def title_of(self, name: str) -> str:
         """Return what is shown for a name."""
-        return markup.cut(name) or markup.NO_KEY
+        return markup.visible(markup.cut(name)) or markup.NO_KEY
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         return queryset

@@ -22,7 +22,7 @@ from django.core.paginator import InvalidPage, Paginator
 from django.db.models.functions import Left
 from django.http import HttpRequest
 
-from vtrr_django.admin import dates
+from vtrr_django.admin import dates, markup
 from vtrr_django.admin.history_names import History, Recent, Span, known_tasks, recent, spans
 from vtrr_django.admin.history_search import Selection, database_of, lookups
 from vtrr_django.admin.history_window import Place, Window, newest
@@ -121,6 +121,11 @@ class HistoryList(ChangeList):
         return specs, has, {}, duplicates, active
 
     # -- what is shown -------------------------------------------------------------
+
+    @property
+    def listed(self) -> str:
+        """How many rows are listed, for people."""
+        return markup.number(self.result_count)
 
     def get_results(self, request: HttpRequest) -> None:
         names = self.facts.queues

@@ -106,25 +106,31 @@ class Selection:
 
     @property
     def narrow(self) -> bool:
-        """Whether an index finds few rows."""
+        """Whether an index leads to the rows of one tenant, of one parent, or to given ones."""
         return any(one is not None for one in (self.partition, self.parent, self.seqs))
+
+    @property
+    def looked_up(self) -> bool:
+        """Whether an index finds the rows, which then may lie anywhere in the table."""
+        return self.narrow or (bool(self.term) and not self.tasks)
 
     @property
     def sorted_by_time(self) -> bool:
         """Whether an index has the rows by their time: that of their queue."""
         timed = any(one is not None for one in (self.queue, self.since, self.until))
-        return timed and not self.narrow and (not self.term or bool(self.tasks))
+        return timed and not self.looked_up
 
     @property
     def reads(self) -> bool:
         """Whether rows have to be read to know which are chosen."""
-        if self.narrow or self.term:
-            return bool(self.tasks) and not self.narrow
-        return self.task is not None or self.error_class is not None
+        return self != self.indexed()
 
     def indexed(self) -> Selection:
         """Return what is left of it without the conditions that no index knows."""
-        return replace(self, task=None, error_class=None, term="", tasks=())
+        if not self.looked_up:
+            return replace(self, task=None, error_class=None, term="", tasks=())
+        known = replace(self, task=None, error_class=None, since=None, until=None)
+        return replace(known, term="", tasks=()) if self.narrow else known
 
     def rows(self, model: History, queues: Sequence[str] | None = None) -> Any:
         """Return the rows, in no order.

@@ -98,14 +98,29 @@ def newest(selection: Selection, rows: Any, before: Place | None, queues: Sequen
     line = _Line(rows, before, queues, selection)
     edge, read = None, None
     if selection.reads:
+        all_rows = _Line(selection.indexed().rows(rows.model, queues), before, queues, selection)
+        if selection.looked_up:
+            return _looked_up(rows, all_rows.seqs(0, MOST_LOOKED_UP + 1))
         read = MOST_LOOKED_UP if line.by_time else MOST_READ[rows.model]
-        all_rows = selection.indexed().rows(rows.model, queues)
-        edge = _Line(all_rows, before, queues, selection).place(read)
+        edge = all_rows.place(read)
         line.end_at(edge)
     seqs = line.seqs(0, MOST_LISTED + 1)
     if len(seqs) <= MOST_LISTED:
         return Window(seqs=seqs, rest=edge, read=None if edge is None else read)
     return Window(seqs=seqs[:MOST_LISTED], rest=line.place_of(seqs[MOST_LISTED - 1]))
+
+
+def _looked_up(rows: Any, seqs: Sequence[int]) -> Window:
+    """Return those of ``rows`` whose numbers are given, the newest first.
+
+    One more than are looked up says that there are more. By their numbers, as databases would
+    rather walk through the whole table than look up rows of an index in its order.
+    """
+    some = seqs[:MOST_LOOKED_UP]
+    found = sorted(rows.filter(seq__in=some).values_list("seq", flat=True), reverse=True)
+    if len(some) == len(seqs):
+        return Window(seqs=found)
+    return Window(seqs=found, rest=Place(seq=some[-1]), read=MOST_LOOKED_UP)
 
 
 class _Line:

@@ -8,11 +8,14 @@ from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
 
+from vtrr_django.admin.attempts import earlier_attempts
+from vtrr_django.admin.family import Family
 from vtrr_django.admin.history_job import key_of
 from vtrr_django.admin.links import Button, unquoted
 from vtrr_django.admin.markup import aware, cut, duration, key_name, name, number, when
 from vtrr_django.admin.permissions import PURGE, REQUEUE, SEE_PAYLOADS
 from vtrr_django.admin.visit import Visit
+from vtrr_django.conf import get_settings
 from vtrr_django.domain.job import JobInfo
 from vtrr_django.domain.states import State
 from vtrr_django.engines.sql.fields import from_microseconds
@@ -22,9 +25,6 @@ from vtrr_django.models import CompletedJob, FailedJob
 from vtrr_django.overview import TROUBLE
 from vtrr_django.redact import arguments_for_people
 
-CHILDREN: Final = 20
-"""Children of each kind that are listed."""
-
 LONGEST_TEXT: Final = 100_000
 """Characters of arguments or of a reason that a page shows."""
 
@@ -32,25 +32,30 @@ Ended = CompletedJob | FailedJob
 
 
 def job(model_admin: Any, request: HttpRequest, name: str, quoted_id: str) -> HttpResponse:
-    """Show one job, its parent and its children."""
+    """Show one job, what went wrong with it, its parent and its children."""
     visit = Visit(model_admin, request, name)
     job_id = unquoted(quoted_id)
     store = Store(visit.queue.config.database)
-    trouble, live, ended, children = "", None, None, []
+    family = Family(name, store.alias, partial(_relative_address, visit))
+    trouble, live, ended = "", None, None
     try:
         live = visit.queue.job(job_id)
     except TROUBLE as error:
         trouble = str(error)
     except ValidationError as error:
         raise Http404(str(error)) from error
-    now = None
+    now, attempts, parents, children = None, [], [], []
     try:
         now = from_microseconds(store.now())
         ended = None if live is not None else _ended(store, name, job_id)
-        children = _children(visit, store, job_id)
+        may_see = visit.may(SEE_PAYLOADS)
+        attempts = earlier_attempts(name, store, job_id, may_see=may_see, now=now)
+        children = family.children(job_id)
+        parents = family.parents(_parent_of(live or ended))
     except TROUBLE as error:
         trouble = trouble or str(error)
-    context: dict[str, Any] = {"trouble": trouble, "job_id": job_id, "children": children}
+    context: dict[str, Any] = {"trouble": trouble, "job_id": job_id}
+    context |= {"attempts": attempts, "parents": parents, "children": children}
     if live is not None:
         context |= _common(visit, live) | _live(visit, live, now)
     elif ended is not None:
@@ -69,24 +74,17 @@ def _ended(store: Store, queue: str, job_id: str) -> Ended | None:
     return None
 
 
-def _children(visit: Visit, store: Store, job_id: str) -> list[dict[str, Any]]:
-    """Return the ended jobs that this one made, the newest first."""
-    queue = visit.queue.name
-    found: list[dict[str, Any]] = []
-    for model in (FailedJob, CompletedJob):
-        rows = model._default_manager.using(store.alias).filter(queue=queue, parent_id=job_id)
-        newest = rows.order_by("-seq").values_list("id", "task_name")[:CHILDREN]
-        children: list[tuple[str, str]] = store.persist(partial(list, newest))
-        for child_id, task_name in children:
-            found.append(
-                {
-                    "name": name(child_id),
-                    "url": visit.links.job(queue, child_id),
-                    "task": name(task_name),
-                    "state": _state(model),
-                }
-            )
-    return found
+def _relative_address(visit: Visit, model: type[Ended] | None, queue: str, job_id: str) -> str:
+    """Return where a relative's page is: one like this, if settings declare its queue."""
+    if queue in get_settings().queues:
+        return visit.links.job(queue, job_id)
+    if model is None:
+        return ""
+    return visit.links.ended_job(model, key_of(queue, job_id)) or ""
+
+
+def _parent_of(one: JobInfo | Ended | None) -> str | None:
+    return None if one is None else one.parent_id
 
 
 def _state(model: Any) -> str:
@@ -104,7 +102,6 @@ def _common(visit: Visit, one: JobInfo | Ended) -> dict[str, Any]:
         "partition": key_name(one.partition_key),
         "partition_url": visit.links.partition(queue, one.partition_key),
         "parent": name(one.parent_id) if one.parent_id else "",
-        "parent_url": visit.links.job(queue, one.parent_id) if one.parent_id else "",
         "task": name(one.task_name),
         "numbers": [
             ("Priority", number(one.priority)),
@@ -150,7 +147,7 @@ def _past(visit: Visit, ended: Ended, now: datetime | None) -> dict[str, Any]:
     ]
     shown: dict[str, Any] = {"state": _state(type(ended)), "facts": facts, "buttons": []}
     key = key_of(visit.queue.name, ended.id)
-    shown["row_url"] = visit.links.ended_job(f"{shown['state']}job", key)
+    shown["row_url"] = visit.links.ended_job(type(ended), key)
     if isinstance(ended, FailedJob):
         facts.append(("Error", name(ended.error_class)))
         shown["reason"] = shortened(ended.reason) if visit.may(SEE_PAYLOADS) else ""

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlencode
 
+from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote, unquote
+from django.db.models import Model
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from vtrr_django.admin.permissions import may
+from vtrr_django.admin.permissions import may_view
 
 PREFIX: Final = "admin:vtrr_django_queuestate_"
 """What the names of the queue pages' URLs begin with."""
@@ -43,13 +45,13 @@ class Button:
 class Links:
     """The addresses of one admin site, as the user of a request may follow them."""
 
-    def __init__(self, request: HttpRequest, site_name: str) -> None:
+    def __init__(self, request: HttpRequest, site: AdminSite) -> None:
         self._request = request
-        self._site = site_name
+        self._site = site
 
     def to(self, page: str, *args: str, **query: str) -> str:
         """Return the address of one of the queue pages."""
-        address = reverse(PREFIX + page, args=args, current_app=self._site)
+        address = reverse(PREFIX + page, args=args, current_app=self._site.name)
         return with_query(address, query)
 
     def partition(self, queue: str, key: str) -> str:
@@ -64,29 +66,24 @@ class Links:
         """Return the address of a job's page."""
         return self.to("job", queue, quoted(job_id))
 
-    def ended(self, model: str, **query: str) -> str | None:
-        """Return the address of the list of ``completedjob`` or ``failedjob``.
+    def ended(self, model: type[Model], **query: str) -> str | None:
+        """Return the address of the list of completed or of failed jobs.
 
         None: this site has no such list, or the user may not see it.
         """
         return self._model_page(model, "changelist", query)
 
-    def ended_job(self, model: str, key: str) -> str | None:
+    def ended_job(self, model: type[Model], key: str) -> str | None:
         """Return the address of one completed or failed job (``history_job.key_of``), or None."""
         return self._model_page(model, "change", {}, quote(key))
 
     def _model_page(
-        self, model: str, page: str, query: Mapping[str, str], *args: str
+        self, model: type[Model], page: str, query: Mapping[str, str], *args: str
     ) -> str | None:
-        if not may(self._request, f"vtrr_django.view_{model}"):
+        if not may_view(self._request, self._site, model):
             return None
-        try:
-            address = reverse(
-                f"admin:vtrr_django_{model}_{page}", args=args, current_app=self._site
-            )
-        except NoReverseMatch:
-            return None
-        return with_query(address, query)
+        name = f"admin:vtrr_django_{model._meta.model_name}_{page}"
+        return with_query(reverse(name, args=args, current_app=self._site.name), query)
 
 
 def with_query(address: str, query: Mapping[str, str]) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from vtrr_django.domain import durations
@@ -21,6 +25,13 @@ NO_KEY: Final = '""'
 
 REST_NAME: Final = "all others"
 
+_JOINERS: Final = "\u200c\u200d"
+_BLANK: Final = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+"""Letters and marks that show nothing, ..."""
+
+_UNSEEN: Final = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
+"""... as all of these categories of Unicode do."""
+
 
 def number(value: float | None) -> str:
     """Return ``1,234``, ``0.5`` or a dash."""
@@ -32,7 +43,7 @@ def number(value: float | None) -> str:
 
 
 def counted(value: int | None) -> str:
-    """Return a number of ``overview.history_counts``, or a dash for None."""
+    """Return a number of ``overview.at_a_glance``, or a dash for None."""
     if value is None or value <= COUNTED:
         return number(value)
     return f"{COUNTED:,}+"
@@ -132,13 +143,48 @@ def cut(text: str, longest: int = LONGEST_NAME) -> str:
     return f"{text[: longest - 1 - half]}…{text[-half:]}"
 
 
+def visible(text: str) -> str:
+    """Return ``text`` with escapes for what nobody sees, or what turns its surroundings.
+
+    Else a name could look like another one, or like none.
+    """
+    return "".join(shown for shown, _ in _characters(text))
+
+
+def _characters(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield how each character is shown, and whether that is an escape."""
+    last = len(text) - 1
+    for at, char in enumerate(text):
+        # Within a word these choose its letters' forms, in Persian or in an emoji.
+        inside = 0 < at < last and text[at - 1] not in _JOINERS
+        if char == " ":
+            hidden = at in {0, last} or text[at - 1] == " "
+            yield ("\N{OPEN BOX}" if hidden else char), hidden
+        elif char in _JOINERS and inside:
+            yield char, False
+        elif char in _BLANK or unicodedata.category(char) in _UNSEEN:
+            yield char.encode("unicode-escape", "surrogatepass").decode(), True
+        else:
+            yield char, False
+
+
+def _marked(text: str) -> SafeString:
+    def part(hidden: bool, shown: str) -> str:
+        return format_html('<span class="vtrr-escape">{}</span>', shown) if hidden else shown
+
+    runs = groupby(_characters(text), key=itemgetter(1))
+    return format_html_join(
+        "", "{}", ((part(hidden, "".join(one for one, _ in run)),) for hidden, run in runs)
+    )
+
+
 def name(text: str | None) -> str | SafeString:
-    """Return a name that somebody else chose: cut, and kept from turning its surroundings."""
+    """Return a name that somebody else chose: cut, all to be seen, and turning nothing around."""
     if not text:
         return NOTHING
     if len(text) <= LONGEST_NAME:
-        return format_html('<bdi dir="auto">{}</bdi>', text)
-    return format_html('<bdi dir="auto" title="{}">{}</bdi>', text, cut(text))
+        return format_html('<bdi dir="auto">{}</bdi>', _marked(text))
+    return format_html('<bdi dir="auto" title="{}">{}</bdi>', visible(text), _marked(cut(text)))
 
 
 def key_name(partition_key: str) -> str | SafeString:
@@ -150,4 +196,4 @@ def key_name(partition_key: str) -> str | SafeString:
 
 def spoken(text: str) -> str:
     """Return a name for a message in plain text: cut, and isolated from what is around it."""
-    return f"\u2068{cut(text or NO_KEY)}\u2069"
+    return f"\u2068{visible(cut(text or NO_KEY))}\u2069"

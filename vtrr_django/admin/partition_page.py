@@ -14,10 +14,12 @@ from vtrr_django.admin.tenants import Row, rows_of
 from vtrr_django.admin.visit import Visit
 from vtrr_django.domain.job import PartitionStats
 from vtrr_django.domain.values import check_partition_key
-from vtrr_django.exceptions import ValidationError
+from vtrr_django.exceptions import ConfigurationError, ValidationError
 from vtrr_django.figures.reading import Tenant
 from vtrr_django.intake import declared_shares
+from vtrr_django.models import CompletedJob, FailedJob
 from vtrr_django.overview import TROUBLE
+from vtrr_django.queue import Queue
 
 
 def partition(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
@@ -28,7 +30,7 @@ def partition(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse
         check_partition_key(key, "key", required=False)
     except ValidationError as error:
         raise Http404(str(error)) from error
-    row, trouble = _look(visit, key)
+    row, trouble, history_trouble, notes = _look(visit, key)
     stats = row.stats
     return visit.render(
         "partition.html",
@@ -38,8 +40,10 @@ def partition(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse
             "key_name": key_name(key),
             "key_is_long": len(key) > LONGEST_NAME,
             "trouble": trouble,
+            "history_trouble": history_trouble,
+            "notes": notes,
             "state": "" if trouble else row.state,
-            "facts": [*_live(visit, row, trouble), *_past(visit, row)],
+            "facts": [*_live(visit, row, trouble), *_past(visit, row, history_trouble)],
             "buttons": [] if trouble else partition_buttons(visit, name, stats),
             "may_steer": visit.may(STEER) and not trouble,
             "share": repr(stats.share).removesuffix(".0"),
@@ -50,25 +54,37 @@ def partition(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse
     )
 
 
-def _look(visit: Visit, key: str) -> tuple[Row, str]:
-    """Return the partition, and what kept it from being looked at."""
-    queue, trouble = visit.queue, ""
+def _look(visit: Visit, key: str) -> tuple[Row, str, str, list[str]]:
+    """Return the partition, what kept the store and the history from telling of it, and more."""
+    queue, trouble, history_trouble = visit.queue, "", ""
     now, found, past = None, [], {}
+    notes: list[str] = []
     try:
         now, found = queue.depth().now, queue.partitions(key)
-    except TROUBLE as error:
+        if not found:
+            found, notes = _as_declared(queue, key)
+    except (*TROUBLE, ValidationError) as error:
         trouble = str(error)
     try:
         past = queue.figures.tenants([key])
-        if not found:
-            share = declared_shares(queue.config.shares, [key]).get(key, 1.0)
-            limit = queue.config.default_limit
-            found = [PartitionStats(partition_key=key, share=share, limit=limit)]
-    except (*TROUBLE, ValidationError) as error:
-        trouble = trouble or str(error)
+    except TROUBLE as error:
+        history_trouble = str(error)
     found = found or [PartitionStats(partition_key=key)]
     [row] = rows_of(queue, found, past, now)
-    return row, trouble
+    return row, trouble, history_trouble, notes
+
+
+def _as_declared(queue: Queue, key: str) -> tuple[list[PartitionStats], list[str]]:
+    """Return a partition that has neither jobs nor settings of its own, and what to say of it."""
+    share, notes = 1.0, []
+    try:
+        share = declared_shares(queue.config.shares, [key]).get(key, 1.0)
+    except (ConfigurationError, ValidationError):  # what it says may quote anything
+        notes.append(
+            "SHARES did not tell its share, so 1 is shown. It can be steered all the same."
+        )
+    limit = queue.config.default_limit
+    return [PartitionStats(partition_key=key, share=share, limit=limit)], notes
 
 
 def _live(visit: Visit, row: Row, trouble: str) -> list[Fact]:
@@ -89,7 +105,7 @@ def _live(visit: Visit, row: Row, trouble: str) -> list[Fact]:
     ]
 
 
-def _past(visit: Visit, row: Row) -> list[Fact]:
+def _past(visit: Visit, row: Row, trouble: str) -> list[Fact]:
     past: Tenant = row.past
     links, query = visit.links, {"queue": visit.queue.name, "partition": row.key}
     hour = "in the last hour"
@@ -103,14 +119,14 @@ def _past(visit: Visit, row: Row) -> list[Fact]:
         ),
         Fact(
             label="failed",
-            value=number(past.failed),
-            url=links.ended("failedjob", **query),
+            value=number(None if trouble else past.failed),
+            url=links.ended(FailedJob, **query),
             about=hour,
         ),
         Fact(
             label="completed",
-            value=number(past.completed),
-            url=links.ended("completedjob", **query),
+            value=number(None if trouble else past.completed),
+            url=links.ended(CompletedJob, **query),
             about=hour,
         ),
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from django.contrib.admin import AdminSite
+from django.db.models import Model
 from django.http import HttpRequest
 
 SEE_PAYLOADS: Final = "vtrr_django.see_payloads"
@@ -23,6 +25,14 @@ VIEW_QUEUES: Final = "vtrr_django.view_queuestate"
 
 
 def may(request: HttpRequest, permission: str) -> bool:
-    """Return whether the signed-in user has a permission."""
+    """Return whether the signed-in user has a permission.
+
+    Who may enter the admin at all is for its site to say, which was asked before any of its pages.
+    """
     user: Any = request.user
-    return bool(user.is_active and user.is_staff and user.has_perm(permission))
+    return bool(user.has_perm(permission))
+
+
+def may_view(request: HttpRequest, site: AdminSite, model: type[Model]) -> bool:
+    """Return whether a site has pages of a model and, as its model admin says, for this user."""
+    return site.is_registered(model) and site.get_model_admin(model).has_view_permission(request)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.contrib import messages
 from django.http import (
@@ -19,11 +19,11 @@ from django.http import (
 
 from vtrr_django.admin.links import back
 from vtrr_django.admin.markup import count, counted, key_name, number, spoken
-from vtrr_django.admin.permissions import PURGE, REQUEUE, STEER, VIEW_QUEUES
+from vtrr_django.admin.permissions import PURGE, REQUEUE, STEER
 from vtrr_django.admin.visit import Visit
 from vtrr_django.engines.sql.store import Store
-from vtrr_django.exceptions import ValidationError
-from vtrr_django.overview import TROUBLE, history_counts
+from vtrr_django.exceptions import ValidationError, VTRRError, so_far
+from vtrr_django.overview import TROUBLE, at_a_glance
 from vtrr_django.queue import Queue
 
 REQUEUE_SECONDS: Final = 5.0
@@ -33,6 +33,8 @@ REQUEUE_BATCH: Final = 1000
 
 _LONGEST_NUMBER = 18
 _PLAIN = re.compile(r"[-+0-9.eEinfaN]{1,400}")
+
+_TROUBLE: Final = (*TROUBLE, ValidationError)
 
 MOST_NAMED: Final = 20
 """Job ids that an entry of the admin's log names."""
@@ -45,16 +47,35 @@ class Done:
     Attributes:
         told: what the user is told.
         logged: what is written down; "": nothing was changed.
+        stopped: what stopped it half way; None: it was done to its end.
         level: of the message.
     """
 
     told: str
     logged: str = ""
+    stopped: VTRRError | None = None
     level: int = messages.SUCCESS
 
 
 def _no_change(told: str) -> Done:
     return Done(told=told, level=messages.INFO)
+
+
+T = TypeVar("T")
+
+
+def _as_far_as_it_goes(verb: Callable[[], T]) -> tuple[T | int, VTRRError | None]:
+    """Return what a verb returns, or how much it had done when an error stopped it, and that.
+
+    Raises:
+        StoreUnavailable, ConfigurationError, ValidationError: nothing was done.
+    """
+    try:
+        return verb(), None
+    except _TROUBLE as error:
+        if not error.done:
+            raise
+        return error.done, error
 
 
 # -- the verbs ---------------------------------------------------------------------
@@ -65,8 +86,9 @@ def _pause(queue: Queue, visit: Visit) -> Done:
     what = _what(queue, key)
     if _is_paused(queue, key):
         return _no_change(f"{what} was paused already.")
-    queue.pause(key)
-    return Done(told=f"{what} is paused: what runs, ends; nothing new starts.", logged="Paused")
+    _, stopped = _as_far_as_it_goes(lambda: queue.pause(key))
+    told = f"{what} is paused: what runs, ends; nothing new starts."
+    return Done(told=told, logged="Paused", stopped=stopped)
 
 
 def _resume(queue: Queue, visit: Visit) -> Done:
@@ -74,49 +96,59 @@ def _resume(queue: Queue, visit: Visit) -> Done:
     what = _what(queue, key)
     if not _is_paused(queue, key):
         return _no_change(f"{what} was not paused.")
-    queue.resume(key)
-    return Done(told=f"{what} is resumed.", logged="Resumed")
+    _, stopped = _as_far_as_it_goes(lambda: queue.resume(key))
+    return Done(told=f"{what} is resumed.", logged="Resumed", stopped=stopped)
 
 
 def _reclaim(queue: Queue, visit: Visit) -> Done:
-    back = queue.reclaim_and_dispatch()
+    back, stopped = _as_far_as_it_goes(queue.reclaim_and_dispatch)
     with suppress(*TROUBLE):  # what is counted is kept for the next time
         queue.measure()
     if not back:
         return _no_change(f"Queue {queue.name}: no lease had run out.")
     told = f"{count(back, 'lease')} that had run out came back"
-    return Done(told=f"Queue {queue.name}: {told}.", logged=f"Reclaimed: {told}")
+    told_of = f"Queue {queue.name}: {told}."
+    return Done(told=told_of, logged=f"Reclaimed: {told}", stopped=stopped)
 
 
 def _requeue(queue: Queue, visit: Visit) -> Done:
     ids = visit.request.POST.getlist("id")
     if ids:
-        requeued = queue.requeue(ids)
+        requeued, stopped = _as_far_as_it_goes(lambda: queue.requeue(ids))
         if not requeued:
             return _no_change("It was no dead letter any more: requeued already, or discarded.")
-        return Done(
-            told=f"{count(len(requeued), 'job')} requeued.", logged=f"Requeued {_named(requeued)}"
-        )
+        told = f"{_counted(requeued)} requeued."
+        return Done(told=told, logged=f"Requeued {_named(requeued)}", stopped=stopped)
     return _requeue_all(queue)
 
 
 def _requeue_all(queue: Queue) -> Done:
     store = Store(queue.config.database)
     queue.archive()  # so that the dead letters on their way count
-    end, before, requeued = monotonic() + REQUEUE_SECONDS, _failed(queue, store), 0
-    # Not more than there were: those that fail again meanwhile would go round and round.
-    while requeued < before and monotonic() < end:
-        some = len(queue.requeue(limit=min(REQUEUE_BATCH, before - requeued)))
-        requeued += some
-        if not some:
-            break
+    requeued, stopped = _as_far_as_it_goes(lambda: _requeue_some(queue, _failed(queue, store)))
     if not requeued:
         return _no_change(f"Queue {queue.name} has no dead letters to requeue.")
-    told = f"Queue {queue.name}: {count(requeued, 'dead letter')} requeued"
-    left = _failed(queue, store)
-    if left:
-        told += f"; {counted(left)} {'is' if left == 1 else 'are'} left"
-    return Done(told=f"{told}.", logged=f"Requeued {count(requeued, 'dead letter')}")
+    letters, left = count(requeued, "dead letter"), 0
+    with suppress(*TROUBLE):  # they are requeued, whatever becomes of this look
+        left = _failed(queue, store)
+    rest = f"; {counted(left)} {'is' if left == 1 else 'are'} left" if left else ""
+    told = f"Queue {queue.name}: {letters} requeued{rest}."
+    return Done(told=told, logged=f"Requeued {letters}", stopped=stopped)
+
+
+def _requeue_some(queue: Queue, most: int) -> int:
+    """Requeue dead letters for a while; return how many.
+
+    Not more than there were: those that fail again meanwhile would go round and round.
+    """
+    end, requeued = monotonic() + REQUEUE_SECONDS, 0
+    with so_far(lambda: requeued):
+        while requeued < most and monotonic() < end:
+            some = len(queue.requeue(limit=min(REQUEUE_BATCH, most - requeued)))
+            requeued += some
+            if not some:
+                break
+    return requeued
 
 
 def _set_share(queue: Queue, visit: Visit) -> Done:
@@ -133,26 +165,26 @@ def _configure(
     key, given = _needed_key(visit), _given(visit, name)
     value = None if given is None else _parsed(given, kind, name)
     before = _settings_of(queue, key)
-    queue.set_partition(key, **{name: value})
+    _, stopped = _as_far_as_it_goes(lambda: queue.set_partition(key, **{name: value}))
     now = default if value is None else f"the {name} {number(value)}"
-    if before == _settings_of(queue, key):
-        return _no_change(f"{_what(queue, key)} had {now} already.")
-    return Done(told=f"{_what(queue, key)} has {now}.", logged=f"Gave it {now}")
+    with suppress(*TROUBLE):  # it is set, whatever becomes of this look
+        if before == _settings_of(queue, key):
+            return _no_change(f"{_what(queue, key)} had {now} already.")
+    told = f"{_what(queue, key)} has {now}."
+    return Done(told=told, logged=f"Gave it {now}", stopped=stopped)
 
 
 def _cancel(queue: Queue, visit: Visit) -> Done:
     ids = visit.request.POST.getlist("id")
     if not ids:
         return Done(told="Choose the jobs to cancel first.", level=messages.WARNING)
-    cancelled = queue.cancel(ids)
-    left = len(dict.fromkeys(ids)) - len(cancelled)
+    cancelled, stopped = _as_far_as_it_goes(lambda: queue.cancel(ids))
+    left = len(dict.fromkeys(ids)) - len(cancelled) if isinstance(cancelled, list) else 0
     why = f"; {left:,} did not wait any more: leased, ended or cancelled already" if left else ""
     if not cancelled:
         return _no_change(f"No job was cancelled{why}.")
-    return Done(
-        told=f"{count(len(cancelled), 'job')} cancelled{why}.",
-        logged=f"Cancelled {_named(cancelled)}",
-    )
+    told = f"{_counted(cancelled)} cancelled{why}."
+    return Done(told=told, logged=f"Cancelled {_named(cancelled)}", stopped=stopped)
 
 
 VERBS: Final[Mapping[str, tuple[str, Callable[[Queue, Visit], Done]]]] = {
@@ -184,64 +216,85 @@ def do(model_admin: Any, request: HttpRequest, name: str, verb: str) -> HttpResp
 
 
 def purge(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
-    """Ask whether so many jobs are to be removed; then remove them."""
+    """Ask whether so many jobs are to be removed; then remove them.
+
+    Where more wait by then it asks again, now also whether all that has come since may go: the
+    number on a page that somebody reads never catches up with a queue that grows.
+    """
     visit = Visit(model_admin, request, name, PURGE)
-    queue = visit.queue
     key = _key(visit) if request.method == "POST" else request.GET.get("key")
-    trouble, ready, scheduled = "", 0, 0
+    trouble, ready, scheduled, grew = "", 0, 0, False
     try:
-        ready, scheduled = _waiting(queue, key)
-    except (*TROUBLE, ValidationError) as error:
+        ready, scheduled = _waiting(visit.queue, key)
+    except _TROUBLE as error:
         trouble = str(error)
     if request.method == "POST":
-        seen = request.POST.get("seen", "")
-        if trouble or not seen.isdecimal() or ready + scheduled <= int(seen[:_LONGEST_NUMBER]):
+        asked = _asked(visit)
+        if trouble:
+            messages.error(request, f"Nothing was done: {trouble}")
+            return HttpResponseRedirect(back(request, visit.links.to("detail", name)))
+        agreed = asked is not None and "since" in request.POST
+        if agreed or ready + scheduled <= (asked or 0):
             _carry_out(visit, _purge)
             return HttpResponseRedirect(back(request, visit.links.to("detail", name)))
-        messages.warning(request, "Nothing was purged: more jobs wait than you were asked about.")
-    visit.need(VIEW_QUEUES)
-    cancel_url = visit.links.to("detail", name) if key is None else visit.links.partition(name, key)
-    return visit.render(
-        "purge.html",
-        "Purge?",
-        {
-            "key": key,
-            "key_name": None if key is None else key_name(key),
-            "trouble": trouble,
-            "number": number(ready + scheduled),
-            "jobs": count(ready + scheduled, "job"),
-            "ready": number(ready),
-            "scheduled": number(scheduled),
-            "seen": ready + scheduled,
-            "any": ready + scheduled > 0,
-            "cancel_url": cancel_url,
-        },
-    )
+        grew = asked is not None
+        more = "more jobs wait than you were asked" if grew else "you were not asked"
+        messages.warning(request, f"Nothing was purged: {more} about.")
+    return _question(visit, key, ready, scheduled, {"trouble": trouble, "grew": grew})
+
+
+def _question(
+    visit: Visit, key: str | None, ready: int, scheduled: int, more: Mapping[str, Any]
+) -> HttpResponse:
+    """Return the page that asks whether to purge, and names the number."""
+    name, links, waiting = visit.queue.name, visit.links, ready + scheduled
+    context: dict[str, Any] = {
+        **more,
+        "key": key,
+        "key_name": None if key is None else key_name(key),
+        "jobs": count(waiting, "job"),
+        "ready": number(ready),
+        "scheduled": number(scheduled),
+        "seen": str(waiting),
+        "any": waiting > 0,
+        "cancel_url": links.to("detail", name) if key is None else links.partition(name, key),
+    }
+    return visit.render("purge.html", "Purge?", context)
+
+
+def _asked(visit: Visit) -> int | None:
+    """Return about how many jobs the user was asked; None: about none."""
+    seen = visit.request.POST.get("seen", "")
+    return int(seen[:_LONGEST_NUMBER]) if seen.isascii() and seen.isdecimal() else None
 
 
 def _purge(queue: Queue, visit: Visit) -> Done:
     key = _key(visit)
     what = _what(queue, key)
-    removed = queue.purge(key)
+    removed, stopped = _as_far_as_it_goes(lambda: queue.purge(key))
     if not removed:
         return _no_change(f"{what}: no job waited; nothing was purged.")
-    return Done(
-        told=f"{what}: {count(removed, 'waiting job')} purged.",
-        logged=f"Purged {count(removed, 'waiting job')}",
-    )
+    jobs, since = count(removed, "waiting job"), removed - (_asked(visit) or 0)
+    of_these = f", {since:,} more than you were asked about" if since > 0 else ""
+    told = f"{what}: {jobs} purged{of_these}."
+    return Done(told=told, logged=f"Purged {jobs}", stopped=stopped)
 
 
 def _carry_out(visit: Visit, act: Callable[[Queue, Visit], Done]) -> None:
     try:
         done = act(visit.queue, visit)
-    except (*TROUBLE, ValidationError) as error:
+    except _TROUBLE as error:
         messages.error(visit.request, f"Nothing was done: {error}")
         return
     if done.logged:
         key = _key(visit)
         of = "" if key is None else f" (partition {spoken(key)})"
-        visit.log(f"{done.logged}{of}.")
-    messages.add_message(visit.request, done.level, done.told)
+        then = "" if done.stopped is None else ", and was then stopped by an error"
+        visit.log(f"{done.logged}{of}{then}.")
+    if done.stopped is None:
+        messages.add_message(visit.request, done.level, done.told)
+    else:
+        messages.error(visit.request, f"{done.told} Then it was stopped: {done.stopped}")
 
 
 # -- what they need ----------------------------------------------------------------
@@ -304,9 +357,16 @@ def _waiting(queue: Queue, key: str | None) -> tuple[int, int]:
 
 
 def _failed(queue: Queue, store: Store) -> int:
-    return history_counts(store, [queue.name])[queue.name][1]
+    return at_a_glance(store, [queue.name])[queue.name].failed
 
 
-def _named(ids: list[str]) -> str:
+def _counted(jobs: list[str] | int) -> str:
+    return count(jobs if isinstance(jobs, int) else len(jobs), "job")
+
+
+def _named(ids: list[str] | int) -> str:
+    """Return the number of jobs and, where they are known, the ids of some."""
+    if isinstance(ids, int):
+        return _counted(ids)
     more = f" and {len(ids) - MOST_NAMED:,} more" if len(ids) > MOST_NAMED else ""
-    return f"{count(len(ids), 'job')}: {', '.join(ids[:MOST_NAMED])}{more}"
+    return f"{_counted(ids)}: {', '.join(ids[:MOST_NAMED])}{more}"

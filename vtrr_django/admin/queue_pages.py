@@ -22,7 +22,8 @@ from vtrr_django.engines.sql.store import Store
 from vtrr_django.exceptions import ConfigurationError, ValidationError
 from vtrr_django.figures.reading import ALIVE, Minute, Reader, SeenWorker, Tenant
 from vtrr_django.health import check_workers
-from vtrr_django.overview import TROUBLE, Overview, Still, history_counts, overviews
+from vtrr_django.models import CompletedJob, FailedJob
+from vtrr_django.overview import TROUBLE, Kept, Overview, Still, at_a_glance, overviews
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues
 
@@ -37,6 +38,30 @@ class Fact:
     value: str | SafeString
     url: str | None = None
     about: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Due:
+    """What is known of the jobs of a queue that wait.
+
+    Attributes:
+        held: all that are ready are of partitions that are paused or at their limit.
+        overdue: a scheduled one is due already.
+    """
+
+    held: bool = False
+    overdue: bool = False
+
+
+_HELD: Final = (
+    "All jobs that are ready are of partitions that are paused or at their limit: resume a "
+    "partition, raise its limit, or wait for its jobs that run."
+)
+
+_CLUELESS: Final = (
+    "Workers are given jobs whose task they do not have, and put them back. Their log names it: "
+    "see that its module is imported there, and that they run the newest code."
+)
 
 
 # -- all queues --------------------------------------------------------------------
@@ -65,12 +90,13 @@ def _overview_row(visit: Visit, index: int, one: Overview) -> dict[str, Any]:
         "engine": queue.config.engine,
         "paused": stats is not None and stats.paused,
         "trouble": one.trouble,
+        "history_trouble": one.history_trouble,
         "facts": [*_live_facts(visit, queue, stats), *_ended_facts(visit, queue, kept)],
         "oldest": _oldest(stats),
         "plot": plot,
         "ended": NOTHING if kept is None else number(sum(m.completed for m in kept.minutes)),
         "workers": NOTHING if kept is None else f"{kept.alive:,}",
-        "notes": [] if kept is None else notes(queue, stats, kept.alive, kept.seen_at, kept.now),
+        "notes": [] if kept is None else notes(queue, stats, kept, Due()),
         "buttons": queue_buttons(visit, queue.name, stats, failed),
     }
 
@@ -92,9 +118,9 @@ def _ended_facts(visit: Visit, queue: Queue, kept: Any) -> list[Fact]:
         Fact(
             label=state,
             value=counted(None if kept is None else getattr(kept, state)),
-            url=visit.links.ended(f"{state}job", queue=queue.name),
+            url=visit.links.ended(model, queue=queue.name),
         )
-        for state in ("failed", "completed")
+        for state, model in (("failed", FailedJob), ("completed", CompletedJob))
     ]
 
 
@@ -103,33 +129,53 @@ def _oldest(stats: QueueStats | None) -> str:
     return NOTHING if none or stats is None else duration(stats.oldest_wait_seconds)
 
 
-def notes(
-    queue: Queue,
-    stats: QueueStats | None,
-    alive: int,
-    seen_at: datetime | None,
-    now: datetime,
-) -> list[str]:
-    """Return why jobs wait, and what to do about it, where a page can tell."""
+def notes(queue: Queue, stats: QueueStats | None, kept: Kept, due: Due) -> list[str]:
+    """Return why jobs wait, and what to do about it, where a page can tell.
+
+    Args:
+        queue: which.
+        stats: its live jobs; None: nobody knows.
+        kept: of it, when workers were seen.
+        due: what is known of the jobs that wait.
+    """
     if stats is None:
         return []
     if stats.paused:
         return ["Paused: its jobs wait until somebody resumes it."]
-    waiting = [
-        f"{getattr(stats, state):,} {state}"
-        for state in ("ready", "scheduled", "leased")
-        if getattr(stats, state)
+    told = [] if not due.held else [_HELD]
+    if _is_clueless(kept):
+        told.append(_CLUELESS)
+    return told + ([] if kept.alive else _unattended(queue, stats, kept, due))
+
+
+def _is_clueless(kept: Kept) -> bool:
+    """Return whether workers were just given jobs whose task they do not have."""
+    return kept.unknown_at is not None and kept.now - kept.unknown_at <= ALIVE
+
+
+def _unattended(queue: Queue, stats: QueueStats, kept: Kept, due: Due) -> list[str]:
+    """Return what is said of jobs that wait where no worker is; a health check must agree."""
+    needing = [
+        f"{n:,} {state}"
+        for state, n in (
+            ("ready", 0 if due.held or _has_time(queue, stats) else stats.ready),
+            ("scheduled", stats.scheduled),
+            ("leased", stats.leased),
+        )
+        if n
     ]
-    if alive or not waiting:
+    if not needing:
         return []
     seen = "none in the last day"
-    if seen_at is not None:
-        seen = f"the last {duration((now - seen_at).total_seconds())} ago"
+    if kept.seen_at is not None:
+        seen = f"the last {duration((kept.now - kept.seen_at).total_seconds())} ago"
     cure = f"manage.py vtrr_worker --queue {queue.name}"
     if queue.config.celery_queue is not None:
         cure = f"a Celery worker that consumes {queue.config.celery_queue}"
     unseen = f"no worker was seen in the last {ALIVE.seconds} seconds ({seen})"
-    told = [f"{', '.join(waiting)}, and {unseen}. Start one: {cure}"]
+    waits = needing != [f"{stats.scheduled:,} scheduled"] or due.overdue
+    start = "Start one" if waits else "When they fall due they need one"
+    told = [f"{', '.join(needing)}, and {unseen}. {start}: {cure}"]
     if stats.leased:
         told.append(
             "What dead workers held comes back when its lease has run out and somebody looks: a "
@@ -138,12 +184,21 @@ def notes(
     return told
 
 
+def _has_time(queue: Queue, stats: QueueStats) -> bool:
+    """Return whether settings let jobs wait for this long, as for the next ``--burst``."""
+    patience = queue.config.health_max_wait
+    return patience is not None and stats.oldest_wait_seconds <= patience
+
+
 # -- one queue ---------------------------------------------------------------------
 
 
 @dataclass(kw_only=True, slots=True)
 class Looked:
-    """What could be found out about one queue; ``trouble`` says why the rest could not."""
+    """What could be found out about one queue.
+
+    ``trouble`` says why its store, and ``history_trouble`` why its history, did not tell the rest.
+    """
 
     stats: QueueStats | None = None
     partitions: list[PartitionStats] = field(default_factory=list)
@@ -152,10 +207,12 @@ class Looked:
     minutes: list[Minute] = field(default_factory=list)
     past: dict[str, Tenant] = field(default_factory=dict)
     workers: list[SeenWorker] = field(default_factory=list)
+    unknown_at: datetime | None = None
     now: datetime | None = None
     store: Store | None = None
     more: bool = False
     trouble: str = ""
+    history_trouble: str = ""
 
 
 def detail(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
@@ -166,25 +223,24 @@ def detail(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
     store_now = None if looked.stats is None else looked.stats.now
     rows = rows_of(queue, looked.partitions, looked.past, store_now)
     alive = [one for one in looked.workers if _is_alive(one, looked.now)]
-    seen_at = looked.workers[0].seen_at if looked.workers else None
-    told = [] if looked.now is None else notes(queue, looked.stats, len(alive), seen_at, looked.now)
-    told += _idle_workers(queue, looked, alive)
+    told = _notes(queue, looked, alive)
     return visit.render(
         "queue.html",
         f"Queue {name}",
         {
             "trouble": looked.trouble,
+            "history_trouble": looked.history_trouble,
             "paused": looked.stats is not None and looked.stats.paused,
             "notes": told,
-            "failures_url": visit.links.ended("failedjob", queue=name),
-            "runs_url": visit.links.ended("completedjob", queue=name),
+            "failures_url": visit.links.ended(FailedJob, queue=name),
+            "runs_url": visit.links.ended(CompletedJob, queue=name),
             "facts": [
                 *_live_facts(visit, queue, looked.stats),
                 *_ended_facts(visit, queue, None if looked.failed is None else looked),
                 Fact(label="oldest wait", value=_oldest(looked.stats)),
                 Fact(
                     label="workers alive",
-                    value=f"{len(alive):,}",
+                    value=NOTHING if looked.now is None else f"{len(alive):,}",
                     about=f"seen in the last {ALIVE.seconds} s",
                 ),
             ],
@@ -198,7 +254,9 @@ def detail(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
             "table": PartitionTable(visit, rows),
             "most": number(MOST) if looked.more else "",
             "workers": [_worker(one, looked.now) for one in looked.workers[:SHOWN_WORKERS]],
-            "more_workers": max(0, len(looked.workers) - SHOWN_WORKERS),
+            "more_workers": number(more)
+            if (more := len(looked.workers) - SHOWN_WORKERS) > 0
+            else "",
         },
     )
 
@@ -216,7 +274,7 @@ def _look(queue: Queue, searched: str) -> Looked:
     try:
         _look_back(queue, looked)
     except TROUBLE as error:
-        looked.trouble = looked.trouble or str(error)
+        looked.history_trouble = str(error)
     return looked
 
 
@@ -238,10 +296,42 @@ def _look_back(queue: Queue, looked: Looked) -> None:
     looked.store = store
     reader = Reader(queue.name, store)
     looked.now = from_microseconds(store.now())
-    [(looked.completed, looked.failed)] = history_counts(store, [queue.name]).values()
+    [(looked.completed, looked.failed, looked.unknown_at)] = at_a_glance(
+        store, [queue.name]
+    ).values()
     looked.minutes = reader.minutes()
     looked.past = reader.tenants()
     looked.workers = reader.workers()
+
+
+def _notes(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[str]:
+    if looked.now is None:
+        return []
+    kept = Kept(
+        now=looked.now,
+        alive=len(alive),
+        seen_at=looked.workers[0].seen_at if looked.workers else None,
+        unknown_at=looked.unknown_at,
+    )
+    told = notes(queue, looked.stats, kept, _due(queue, looked, alive))
+    # A health check would say that first, in other words.
+    return told if _is_clueless(kept) else told + _idle_workers(queue, looked, alive)
+
+
+def _due(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> Due:
+    stats = looked.stats
+    if stats is None or looked.more:
+        return Due()
+    waiting = [one for one in looked.partitions if one.ready]
+    held = bool(waiting) and not any(one.may_run for one in waiting)
+    if alive or not stats.scheduled or stats.now is None:
+        return Due(held=held)
+    try:
+        first = queue.jobs("scheduled", limit=1).jobs
+    except TROUBLE:
+        return Due(held=held)
+    due = [job.ready_at for job in first if job.ready_at is not None]
+    return Due(held=held, overdue=any(at <= stats.now for at in due))
 
 
 def _idle_workers(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[str]:

@@ -9,13 +9,13 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.contenttypes.models import ContentType
-from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path
 
 from vtrr_django.admin import job_list, job_page, partition_page, queue_actions, queue_pages
 from vtrr_django.admin.permissions import VIEW_QUEUES, may
 from vtrr_django.admin.visit import Visit, declared
+from vtrr_django.connections import outside_transactions
 from vtrr_django.models import QueueState
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class QueueStateAdmin(_ModelAdmin):
     # -- who may see it --------------------------------------------------------------
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return may(request, VIEW_QUEUES)
+        return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: QueueState | None = None) -> bool:
         return may(request, VIEW_QUEUES)
@@ -80,14 +80,12 @@ class QueueStateAdmin(_ModelAdmin):
     def _wrapped(self, view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         """Return a view behind the log-in page, and outside any transaction of the request's.
 
-        Queues have transactions of their own; in one around them all, a store that does not
-        answer would break the page that is to say so.
+        In one around all that a page asks, a store that does not answer would break the page
+        that is to say so.
         """
         bound = view if hasattr(view, "__self__") else self._with_self(view)
         wrapped: Any = self.admin_site.admin_view(bound)
-        for alias in connections:
-            wrapped = transaction.non_atomic_requests(alias)(wrapped)
-        return wrapped  # type: ignore[no-any-return]
+        return outside_transactions(wrapped)  # type: ignore[no-any-return]
 
     def _with_self(self, view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         def bound(request: HttpRequest, **arguments: str) -> HttpResponseBase:

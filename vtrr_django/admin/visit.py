@@ -23,7 +23,7 @@ TEMPLATES: Final = "admin/vtrr_django/queuestate/"
 
 
 class Visit:
-    """A request, checked: its user may do what it is about, and the queue is declared.
+    """A request, checked: its user may see queues and do what it is about; the queue is declared.
 
     Raises:
         PermissionDenied: the user may not.
@@ -39,9 +39,10 @@ class Visit:
     ) -> None:
         self.model_admin = model_admin
         self.request = request
+        self.need(VIEW_QUEUES)
         self.need(permission)
-        site = model_admin.admin_site.name
-        request.current_app = site
+        site = model_admin.admin_site
+        request.current_app = site.name
         self.links = Links(request, site)
         self._queue = None if queue_name is None else declared(queue_name)
 
@@ -58,11 +59,13 @@ class Visit:
 
     def need(self, permission: str) -> None:
         """Refuse a user who lacks the permission."""
-        if not may(self.request, permission):
+        if not self.may(permission):
             raise PermissionDenied
 
     def may(self, permission: str) -> bool:
-        """Return whether the user has the permission."""
+        """Return whether the user has the permission; that to view is the model admin's to give."""
+        if permission == VIEW_QUEUES:
+            return bool(self.model_admin.has_view_permission(self.request))
         return may(self.request, permission)
 
     @property

@@ -1,5 +1,8 @@
 """Who asks: a signature, the secret itself, staff of the project, or somebody on this machine.
 
+The last only where there is no secret, and somebody has said that this is meant: no request tells
+for sure that it was not passed on by a proxy.
+
 What is wrong with a request that is refused is not said, and hardly shows in how long it takes:
 the same things are computed for each, whatever its headers hold or lack.
 """
@@ -9,8 +12,10 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import logging
 import re
 import secrets
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,9 +37,25 @@ LOOPBACK: Final = "loopback"
 _KEY = secrets.token_hex(32)
 _LOCAL_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _FORWARDED = (
-    *("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_CLIENT_IP"),
-    *("HTTP_CF_CONNECTING_IP", "HTTP_TRUE_CLIENT_IP", "HTTP_X_ORIGINAL_"),
+    *("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED", "HTTP_X_REAL_IP", "HTTP_X_CLIENT_IP"),
+    *("HTTP_CF_", "HTTP_CDN_LOOP", "HTTP_TRUE_CLIENT_IP", "HTTP_X_ORIGINAL_", "HTTP_X_ENVOY_"),
+    *("HTTP_X_CLUSTER_CLIENT_IP", "HTTP_X_PROXY", "HTTP_FASTLY_", "HTTP_FLY_", "HTTP_X_AMZN_"),
+    *("HTTP_X_APPENGINE_", "HTTP_X_AZURE_", "HTTP_X_ARR_", "HTTP_PROXY_"),
 )
+"""How the headers begin that proxies add."""
+
+_this_machine = threading.Event()
+_refused_this_machine = threading.Event()
+
+logger = logging.getLogger("vtrr_django.api")
+
+
+def allow_loopback() -> None:
+    """Let in, without a secret, whoever is on this machine: as ``ALLOW_LOOPBACK``, for a server.
+
+    It counts for this process and those it forks. Whoever calls it says so to people.
+    """
+    _this_machine.set()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,20 +90,43 @@ def authenticate(request: HttpRequest, body: bytes) -> Caller:
         StoreUnavailable: a signature is good, but whether it comes for the first time could
             not be found out.
     """
+    caller = _caller(request, body)
+    if caller is None:
+        if not _accepted() and _is_local(request):
+            _tell_of_the_setting()
+        raise Unauthorized
+    return caller
+
+
+def may_read(request: HttpRequest, permission: str) -> bool:
+    """Return whether who asks may read what not everybody may, where everybody gets an answer.
+
+    Nobody is refused: whom we do not know, or cannot ask for just now, may not. A read that
+    comes with a body is none.
+
+    Args:
+        request: to GET something.
+        permission: what staff need.
+    """
+    try:
+        caller = _caller(request, b"")
+        return caller is not None and (caller.user is None or caller.user.has_perm(permission))
+    except Exception as error:  # noqa: BLE001 - whatever sessions, users or nonces are kept in
+        # Not its text, which may quote anything.
+        logger.warning("who asks could not be found out (%s)", type(error).__name__)
+        return False
+
+
+def _caller(request: HttpRequest, body: bytes) -> Caller | None:
     accepted = _accepted()
     if accepted:
         # Both, always: it takes the same time whatever headers there are.
         signed = _is_signed(request, body, accepted)
         known = _knows_secret(request, accepted)
         if _header(request, signature.SIGNATURE) is not None:
-            caller = Caller(name=USER_NAME) if signed and _is_first(request) else None
-        else:
-            caller = Caller(name=USER_NAME) if known else _staff(request)
-    else:
-        caller = Caller(name=LOOPBACK) if _is_local(request) else _staff(request)
-    if caller is None:
-        raise Unauthorized
-    return caller
+            return Caller(name=USER_NAME) if signed and _is_first(request) else None
+        return Caller(name=USER_NAME) if known else _staff(request)
+    return _loopback(request) or _staff(request)
 
 
 def authorize(caller: Caller, request: HttpRequest, *, read: bool, permission: str | None) -> None:
@@ -181,13 +225,29 @@ def _same(given: bytes, expected: bytes) -> bool:
 # -- without it --------------------------------------------------------------------
 
 
+def _loopback(request: HttpRequest) -> Caller | None:
+    """Return whoever is on this machine, if that is who asks, and it is let in."""
+    allowed = get_settings().allow_loopback or _this_machine.is_set()
+    return Caller(name=LOOPBACK) if allowed and _is_local(request) else None
+
+
+def _tell_of_the_setting() -> None:
+    """Say once to the operator, not to who asks, why somebody on this machine is refused."""
+    if not _refused_this_machine.is_set():
+        _refused_this_machine.set()
+        logger.warning(
+            "a request from this machine was refused: without VTRR['SECRET'] only staff are let "
+            "in; set it, or VTRR['ALLOW_LOOPBACK'] = True where no proxy leads to this machine"
+        )
+
+
 def _is_local(request: HttpRequest) -> bool:
     """Return whether a request was made on this machine, as far as that can be told.
 
     Its ``Host`` must be local too, or a page anywhere could have its name resolve to this
     machine. What a proxy passes on comes from this machine as well: most give themselves away by
-    a header, or (nginx before 1.29.7, whose default sends none) by HTTP/1.0. Not all do, which
-    the README says: with a proxy, a secret.
+    a header, or (nginx before 1.29.7, whose default sends none) by HTTP/1.0. Not all do: so this
+    counts only where somebody has said that there is no proxy.
     """
     meta = request.META
     if any(name.startswith(_FORWARDED) for name in meta):

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from vtrr_django.api.endpoint import Call, Fields, Refused, endpoint
 from vtrr_django.api.leases import Lease, answer_jobs, first_ends, hear_of, spread
-from vtrr_django.api.polling import LONGEST_WAIT, waits
-from vtrr_django.api.upkeep import tended
+from vtrr_django.api.polling import LONGEST_WAIT, Polled, waits
+from vtrr_django.api.upkeep import tend
 from vtrr_django.domain.job import LeasedJob, OutcomeKind
 from vtrr_django.domain.transport import KINDS
 from vtrr_django.domain.values import check_job_id, check_worker_id
@@ -19,6 +19,9 @@ MOST_CLAIMED: Final = 100
 MOST_OUTCOMES: Final = 100
 MOST_RENEWED: Final = 1000
 """In one request."""
+
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Of the payloads in one answer."""
 
 SHORTEST_LEASE: Final = 1.0
 LONGEST_LEASE: Final = 86_400.0
@@ -64,10 +67,21 @@ class Claim:
             wait=fields.seconds("wait", 0, LONGEST_WAIT, default=0.0),
         )
 
+    def most(self, queue: Queue) -> int:
+        """Return how many jobs may be leased, were each as large as the queue allows."""
+        return max(1, min(self.limit, MOST_BYTES // queue.config.max_payload_bytes))
+
     def lease(self, queue: Queue) -> list[LeasedJob]:
         """Lease what there is."""
         queue.recorder.seen(self.worker_id)
-        return queue.lease(self.limit, self.worker_id, lease_seconds=self.lease_seconds)
+        return queue.lease(self.most(queue), self.worker_id, lease_seconds=self.lease_seconds)
+
+    def lease_or_tend(self, queue: Queue) -> list[LeasedJob]:
+        """Lease what there is; look after the queue if there is nothing and that is waited for."""
+        found = self.lease(queue)
+        if not found and self.wait:
+            tend(queue)
+        return found
 
 
 def _lease_seconds(fields: Fields) -> float | None:
@@ -80,9 +94,10 @@ def claim(call: Call) -> Any:
     wanted = Claim.of(call)
 
     def look() -> list[LeasedJob]:
-        return wanted.lease(tended(call))
+        return wanted.lease_or_tend(call.queue)
 
-    return answer_jobs(call.queue, waits.poll(look, wanted.wait, call.request))
+    found, come_back = waits.poll(look, wanted.wait, call.request)
+    return answer_jobs(call.queue, found, come_back=come_back)
 
 
 @endpoint(read=False, permission=None)
@@ -99,7 +114,7 @@ def finish(call: Call) -> Any:
     outcomes = first_ends(outcomes)
     found = call.object_or_none("claim")
     wanted = None if found is None else Claim.of(found)
-    queue = tended(call)
+    queue = call.queue
     hear_of(queue, leases, "" if wanted is None else wanted.worker_id)
     told = [outcome for outcome in outcomes if outcome is not None]
     if wanted is None:
@@ -107,20 +122,21 @@ def finish(call: Call) -> Any:
         return {"done": spread(outcomes, done), "jobs": []}
     queue.recorder.seen(wanted.worker_id)
     done, jobs = queue.finish_and_lease(
-        told, wanted.limit, worker_id=wanted.worker_id, lease_seconds=wanted.lease_seconds
+        told, wanted.most(queue), worker_id=wanted.worker_id, lease_seconds=wanted.lease_seconds
     )
     queue.dispatch_after(told, done)
+    come_back = None
     if not jobs and wanted.wait:
-        jobs = _wait(call, wanted)
-    return answer_jobs(queue, jobs, done=spread(outcomes, done))
+        jobs, come_back = _wait(call, wanted)
+    return answer_jobs(queue, jobs, come_back=come_back, done=spread(outcomes, done))
 
 
-def _wait(call: Call, wanted: Claim) -> list[LeasedJob]:
+def _wait(call: Call, wanted: Claim) -> Polled:
     """Wait for jobs, come what may: what has been ended is still to be told."""
 
     def look() -> list[LeasedJob]:
         try:
-            return wanted.lease(tended(call))
+            return wanted.lease_or_tend(call.queue)
         except StoreUnavailable:
             return []
 
@@ -139,7 +155,7 @@ def renew(call: Call) -> Any:
         fields.only("id", "token", "runtime")
         leases.append(lease := Lease.of(fields))
         renewals.append(lease.renewal(fields))
-    queue, seconds = tended(call), _lease_seconds(call)
+    queue, seconds = call.queue, _lease_seconds(call)
     hear_of(queue, leases, worker_id)
     if worker_id:
         queue.recorder.seen(worker_id)
@@ -170,14 +186,14 @@ def change(call: Call, job_id: str) -> Any:
     if action != "renew":
         return _end(call, OutcomeKind(action), lease)
     renewal, seconds = lease.renewal(call), _lease_seconds(call)
-    queue = tended(call)
+    queue = call.queue
     hear_of(queue, [lease])
     return _done(lease, renewal is not None and queue.renew_many([renewal], seconds)[0])
 
 
 def _end(call: Call, kind: OutcomeKind, lease: Lease) -> Any:
     outcome = lease.outcome(kind, call)
-    queue = tended(call)
+    queue = call.queue
     hear_of(queue, [lease])
     return _done(lease, outcome is not None and queue.finish([outcome])[0])
 

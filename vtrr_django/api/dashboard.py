@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 from importlib import resources
 from typing import Final
 
 from django.conf import settings
-from django.db import connections
-from django.db.transaction import non_atomic_requests
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.utils.html import format_html
@@ -22,12 +22,15 @@ from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 
 from vtrr_django.api.answers import Refused
 from vtrr_django.api.auth import Caller, authenticate
+from vtrr_django.connections import outside_transactions
 
 SCRIPTS: Final = (
     *("parts", "asking", "looking", "tables", "plots"),
     *("list", "dialogs", "queue", "start"),
 )
 """In this order they make the script of the page."""
+
+logger = logging.getLogger("vtrr_django.api")
 
 _META: Final = '<meta name="vtrr">'
 
@@ -93,17 +96,18 @@ def dashboard(request: HttpRequest) -> HttpResponse:
     return _page_for_staff(request)
 
 
-dashboard = csrf_exempt(dashboard)  # a POST is told that it is none of this page's methods
-for _alias in connections:
-    # A database that is down does not keep the page from being shown.
-    dashboard = non_atomic_requests(using=_alias)(dashboard)
+# Who has only the secret has no user. And a POST is told that it is none of this page's methods.
+dashboard = outside_transactions(login_not_required(csrf_exempt(dashboard)))
 
 
 def _caller(request: HttpRequest) -> Caller | None:
     """Return whom the API lets in as this request comes; None: nobody, or it cannot say."""
     try:
         return authenticate(request, b"")
-    except Exception:  # noqa: BLE001 - the sessions may be in a database that is down
+    except Refused:
+        return None
+    except Exception as error:  # noqa: BLE001 - the sessions may be in a database that is down
+        logger.warning("who asks could not be found out (%s)", type(error).__name__)
         return None
 
 

@@ -9,6 +9,21 @@ A handler gets a :class:`Call` and returns what its answer holds::
         return {"done": True}
 
     urlpatterns = [path("<str:queue>/resume", view(POST=resume))]
+
+**The order of refusals.** Whoever is not let in learns nothing from being refused: 401 comes
+before everything that depends on the project or on what is asked of it. In order:
+
+1. 411, 413 (more than ``LARGEST``) and 400 (less came than was said): what has no end to wait
+   for, or is too much to read. They depend on the request's own length alone, and until a body is
+   there nobody can tell who signed it. What is no HTTP at all, or comes too late (408), the server
+   refuses before.
+2. 401, at every address that is not public, whatever the method; 503, if a signature is good and
+   nobody can say whether it comes for the first time.
+3. 405: no such method here. Addresses and methods are no secret, openapi.json tells all of them,
+   and so 404 for a path of another shape (``not_found``) is the answer for everybody.
+4. 403: staff without the permission, or without CSRF token.
+5. 400: the path or the query is not UTF-8; 404: no such queue; 400: a query that is wrong.
+6. 413 (more than the queue's payloads need), 415, 400: the body.
 """
 
 from __future__ import annotations
@@ -20,24 +35,36 @@ from typing import Any, Final, TypeAlias
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import SuspiciousOperation
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
+from vtrr_django.api.address import check_address
 from vtrr_django.api.answers import Refused, answer
 from vtrr_django.api.auth import Caller, authenticate, authorize
-from vtrr_django.api.body import BODY_METHODS, parse_body, read_body
+from vtrr_django.api.body import (
+    BODY_METHODS,
+    ORDINARY,
+    most_bytes,
+    parse_body,
+    read_body,
+    refuse_large,
+)
 from vtrr_django.api.fields import Fields
+from vtrr_django.api.upkeep import tend_after
 from vtrr_django.conf import get_config
+from vtrr_django.connections import outside_transactions
 from vtrr_django.domain.values import check_queue_name
+from vtrr_django.engines.sql.patience import patience
 from vtrr_django.exceptions import (
     ConfigurationError,
     DuplicateJobError,
     StoreUnavailable,
     UnknownQueueError,
     ValidationError,
+    VTRRError,
 )
 from vtrr_django.queue import Queue
 from vtrr_django.registry import get_queue
@@ -49,6 +76,9 @@ STEER: Final = "vtrr_django.steer_queues"
 REQUEUE: Final = "vtrr_django.requeue_jobs"
 ENQUEUE: Final = "vtrr_django.enqueue_jobs"
 PAYLOADS: Final = "vtrr_django.see_payloads"
+
+PATIENCE: Final = 3.0
+"""Seconds that a request waits for a database that somebody else has locked, before it is a 503."""
 
 _AWAY: Final = (StoreUnavailable, ConfigurationError, OperationalError, InterfaceError)
 _STATUSES: Final = {
@@ -125,12 +155,14 @@ class Endpoint:
         if self.auth:
             caller = authenticate(request, raw)
             authorize(caller, request, read=self.read, permission=self.permission)
+        check_address(request)
         others = dict(path)
         queue = _queue(others.pop("queue")) if "queue" in others else None
         query = _query(request, self.query)
         takes_body = request.method in BODY_METHODS
         if raw and not takes_body:
             raise Refused(400, f"expected {request.method} without a body, got one")
+        refuse_large(raw, ORDINARY if queue is None else most_bytes(queue.config.max_payload_bytes))
         body = parse_body(request, raw) if takes_body else {}
         call = Call(
             values=body if takes_body else query,
@@ -144,7 +176,10 @@ class Endpoint:
             and (caller.user is None or caller.user.has_perm(PAYLOADS)),
         )
         found = self.handler(call, **others)
-        return found if isinstance(found, HttpResponseBase) else answer(found)
+        response = found if isinstance(found, HttpResponseBase) else answer(found)
+        if queue is not None:
+            tend_after(response, queue)
+        return response
 
 
 def endpoint(
@@ -180,12 +215,10 @@ def view(**endpoints: Endpoint) -> View:
     def serve(request: HttpRequest, **path: Any) -> HttpResponseBase:
         found = endpoints.get(request.method or "")
         try:
-            if found is None:
-                allowed = ", ".join(sorted(endpoints))
-                raise Refused(
-                    405, f"expected {allowed}, got {request.method}", headers={"Allow": allowed}
-                )
-            return found(request, path)
+            with patience(PATIENCE):
+                if found is None:
+                    raise _no_such_method(request, endpoints)
+                return found(request, path)
         except Exception as error:
             refused = _refused(error)
             if refused is None:
@@ -193,12 +226,21 @@ def view(**endpoints: Endpoint) -> View:
             return refused.answer()
 
     # We ask who it is ourselves, and check CSRF where it matters: of those with a session.
-    made: View = csrf_exempt(login_not_required(never_cache(serve)))
-    # A database that is down may not keep a queue in another one from being served, nor may an
-    # error that is answered roll back what was done before.
-    for alias in connections:
-        made = transaction.non_atomic_requests(using=alias)(made)
-    return made
+    # Nor may an error that is answered roll back what was done before.
+    return outside_transactions(csrf_exempt(login_not_required(never_cache(serve))))
+
+
+def _no_such_method(request: HttpRequest, endpoints: Mapping[str, Endpoint]) -> Refused:
+    """Return the refusal, for those who are let in.
+
+    Raises:
+        Refused: they are not.
+    """
+    raw = read_body(request, required=False)
+    if any(one.auth for one in endpoints.values()):
+        authenticate(request, raw)
+    allowed = ", ".join(sorted(endpoints))
+    return Refused(405, f"expected {allowed}, got {request.method}", headers={"Allow": allowed})
 
 
 @csrf_exempt
@@ -231,8 +273,11 @@ def _refused(error: Exception) -> Refused | None:
     """Return the answer to an error; None: nobody foresaw it."""
     if isinstance(error, Refused):
         return error
+    done = error.done if isinstance(error, VTRRError) else 0
+    more = {"done": done} if done else {}
     if isinstance(error, ValidationError):
-        return Refused(400, str(error) if error.path else error.problem, path=error.path)
+        message = str(error) if error.path else error.problem
+        return Refused(400, message, path=error.path, more=more)
     if isinstance(error, _AWAY) and not isinstance(error, UnknownQueueError):
         # What a database says of itself is for the operator.
         logger.warning("a request could not be served: %s", error)
@@ -240,7 +285,8 @@ def _refused(error: Exception) -> Refused | None:
             503,
             "the store does not answer, or refuses; try again, or read the server's log",
             headers={"Retry-After": "1"},
+            more=more,
         )
     statuses = (status for kind, status in _STATUSES.items() if isinstance(error, kind))
     status = next(statuses, None)
-    return None if status is None else Refused(status, str(error))
+    return None if status is None else Refused(status, str(error), more=more)

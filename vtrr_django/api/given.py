@@ -21,7 +21,16 @@ from vtrr_django.api.shapes import (
 )
 from vtrr_django.health import STATUSES
 
+RETRY_AFTER: Final = (
+    "Only where a claim that wanted to wait was not let, because as many do as may, and found no "
+    "job: seconds after which to ask again."
+)
+
 _NUMBER: Final[Schema] = {"type": "number"}
+
+_STATUS: Final[Schema] = {"enum": list(STATUSES)}
+
+_FINDINGS: Final[Schema] = {"type": "array", "items": ref("Finding")}
 
 
 def _ended(**more: Schema) -> Schema:
@@ -35,6 +44,12 @@ def _ended(**more: Schema) -> Schema:
     )
 
 
+def _handed_out(**more: Schema) -> Schema:
+    described = told(**more, jobs={"type": "array", "items": ref("LeasedJob")})
+    described["properties"]["retry_after"] = COUNT | {"description": RETRY_AFTER}
+    return described
+
+
 GIVEN: Final[dict[str, Schema]] = {
     "Error": {
         "type": "object",
@@ -42,7 +57,12 @@ GIVEN: Final[dict[str, Schema]] = {
         "properties": {
             "error": {"type": "string", "description": "What was expected, and what came."},
             "path": {"type": "string", "description": "The field to blame: jobs[3].weight."},
-            "done": {"const": False, "description": "Of a lease that is not yours any more."},
+            "done": {
+                "anyOf": [{"const": False}, {"type": "integer", "minimum": 1}],
+                "description": "False: of a lease that is not yours any more. A number: so many "
+                "jobs were requeued before the store stopped it, or 1 queue or partition paused "
+                "or resumed; it stays done.",
+            },
         },
     },
     "Ids": told(ids={"type": "array", "items": JOB_ID}),
@@ -66,10 +86,8 @@ GIVEN: Final[dict[str, Schema]] = {
         lease_expires_at=MOMENT,
         ready_at=nullable(MOMENT),
     ),
-    "Claimed": told(jobs={"type": "array", "items": ref("LeasedJob")}),
-    "Finished": told(
-        done={"type": "array", "items": FLAG}, jobs={"type": "array", "items": ref("LeasedJob")}
-    ),
+    "Claimed": _handed_out(),
+    "Finished": _handed_out(done={"type": "array", "items": FLAG}),
     "Queue": told(
         queue=QUEUE_NAME,
         engine={"type": "string"},
@@ -129,9 +147,25 @@ GIVEN: Final[dict[str, Schema]] = {
         waiting={"type": "object", "additionalProperties": COUNT},
     ),
     "Minutes": told(minutes={"type": "array", "items": ref("Minute")}),
-    "Health": told(
-        status={"enum": list(STATUSES)},
-        findings={"type": "array"},
-        queues={"type": "array"},
+    "Finding": told(
+        id={"type": "string", "description": "What was looked at."},
+        status=_STATUS,
+        sentence={"type": "string"},
+        facts={
+            "type": "object",
+            "description": "Its numbers and moments by name; durations in seconds.",
+            "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+        },
     ),
+    "QueueHealth": told(queue=QUEUE_NAME, status=_STATUS, findings=_FINDINGS),
+    "Health": {
+        "type": "object",
+        "description": "Who is not let in is told the status alone.",
+        "required": ["status"],
+        "properties": {
+            "status": _STATUS,
+            "findings": _FINDINGS,
+            "queues": {"type": "array", "items": ref("QueueHealth")},
+        },
+    },
 }

@@ -101,17 +101,30 @@ def spread(known: Sequence[object | None], done: Sequence[bool]) -> list[bool]:
     return [one is not None and next(answers) for one in known]
 
 
-def answer_jobs(queue: Queue, jobs: Sequence[LeasedJob], **more: Any) -> HttpResponse:
+def answer_jobs(
+    queue: Queue, jobs: Sequence[LeasedJob], *, come_back: int | None = None, **more: Any
+) -> HttpResponse:
     """Return the answer that hands out leased jobs.
 
     A job that is no JSON, because somebody else wrote it to the store, becomes a dead letter.
+
+    Args:
+        queue: whose jobs.
+        jobs: those.
+        come_back: seconds after which to ask again, which are told; None: they are not.
+        more: further keys of the answer.
     """
+    if come_back is not None:
+        more["retry_after"] = come_back
     told = [job_to_json(job, to_wire(job)) for job in jobs]
     try:
-        return answer({**more, "jobs": told})
+        response = answer({**more, "jobs": told})
     except ValueError:
         sound = [one for job, one in zip(jobs, told, strict=True) if _is_sound(queue, job, one)]
-        return answer({**more, "jobs": sound})
+        response = answer({**more, "jobs": sound})
+    if come_back is not None:
+        response["Retry-After"] = str(come_back)
+    return response
 
 
 def _is_sound(queue: Queue, job: LeasedJob, told: dict[str, Any]) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from vtrr_django.api.endpoint import Call, endpoint
-from vtrr_django.api.upkeep import tended
 from vtrr_django.domain.values import check_partition_key
 from vtrr_django.figures.reading import Minute
 from vtrr_django.overview import Overview, overviews
@@ -46,14 +45,14 @@ def _told(one: Overview) -> dict[str, Any]:
         "failed": None if kept is None else kept.failed,
         "completed": None if kept is None else kept.completed,
         "workers": None if kept is None else kept.alive,
-        "trouble": one.trouble or None,
+        "trouble": one.trouble or one.history_trouble or None,
     }
 
 
 @endpoint(read=True)
 def stats(call: Call) -> Any:
     """Return the counts of a queue, and its most recent runs and failures."""
-    told = tended(call).stats()
+    told = call.queue.stats()
     if not call.may_see_payloads:
         told["recent_failures"] = [{**one, "reason": HIDDEN} for one in told["recent_failures"]]
     return told
@@ -66,14 +65,14 @@ def partitions(call: Call) -> Any:
     key = None
     if call.has("partition_key"):
         key = check_partition_key(call.values["partition_key"], "partition_key", required=False)
-    found = tended(call).partitions(key, limit=limit)
+    found = call.queue.partitions(key, limit=limit)
     return {"partitions": [asdict(one) for one in found]}
 
 
 @endpoint(read=True)
 def minutes(call: Call) -> Any:
     """Return every minute of the last hour, oldest first."""
-    return {"minutes": [_minute(one) for one in tended(call).figures.minutes()]}
+    return {"minutes": [_minute(one) for one in call.queue.figures.minutes()]}
 
 
 def _minute(one: Minute) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from vtrr_django.conf import DEFAULT_QUEUE, get_settings
 from vtrr_django.domain.signature import WINDOW
 from vtrr_django.engines.sql.known import MOST_KEYS
 from vtrr_django.engines.sql.models import Nonce
+from vtrr_django.engines.sql.patience import BRIEF, patience
 from vtrr_django.engines.sql.store import Cursor, Store
 from vtrr_django.exceptions import StoreUnavailable
 
@@ -68,7 +69,8 @@ def _store() -> Store:
 def _trim(store: Store) -> None:
     """Delete the oldest of those that are too old to be accepted again."""
     try:
-        store.transact(_delete_old, durable=False)
+        with patience(BRIEF):
+            store.transact(_delete_old, durable=False)
     except StoreUnavailable as error:
         # The request is good all the same, and there will be another one.
         logger.warning("old nonces could not be deleted: %s", error)

@@ -9,9 +9,9 @@ from django.conf import settings
 from vtrr_django import __version__
 from vtrr_django.api.answers import JSON
 from vtrr_django.api.auth import USER_NAME
-from vtrr_django.api.body import LARGEST
+from vtrr_django.api.body import LARGEST, ORDINARY
 from vtrr_django.api.endpoint import Call, endpoint
-from vtrr_django.api.given import GIVEN
+from vtrr_django.api.given import GIVEN, RETRY_AFTER
 from vtrr_django.api.operations import OPERATIONS, PATH_SCHEMAS, Operation
 from vtrr_django.api.shapes import Schema, ref
 from vtrr_django.api.taken import TAKEN
@@ -23,6 +23,8 @@ _HEADERS: Final[dict[int, dict[str, Any]]] = {
     401: {"WWW-Authenticate": {"required": True, "schema": {"const": "VTRR"}}},
     503: {"Retry-After": {"schema": {"type": "integer"}}},
 }
+
+_HANDING_OUT: Final = ("Claimed", "Finished")
 
 _SECURITY: Final[list[dict[str, list[str]]]] = [
     {"secret": []},
@@ -60,7 +62,7 @@ def _operation(one: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": one.name,
         "summary": one.summary,
-        "security": _SECURITY if one.endpoint.auth else [],
+        "security": _security(one),
         "responses": _responses(one),
     }
     if parameters := _parameters(one):
@@ -68,6 +70,13 @@ def _operation(one: Operation) -> dict[str, Any]:
     if one.takes is not None:
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": one.takes}}}
     return described
+
+
+def _security(one: Operation) -> list[dict[str, list[str]]]:
+    if one.endpoint.auth:
+        return _SECURITY
+    # Everybody is answered; who is known is told more.
+    return [{}, *_SECURITY]
 
 
 def _parameters(one: Operation) -> list[dict[str, Any]]:
@@ -84,7 +93,13 @@ def _parameters(one: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(one: Operation) -> dict[str, Any]:
-    refusals = {400: "Something in the request is wrong: it says what, and where."}
+    refusals = {
+        400: "Something in the request is wrong: it says what, and where.",
+        # Too much for the server itself, wherever these URLs are mounted.
+        408: "The request came too slowly.",
+        414: "The address is too long.",
+        431: "The headers are too long.",
+    }
     if one.endpoint.auth:
         refusals[401] = "Nobody we know."
         refusals[403] = "Staff without the permission, or without CSRF token."
@@ -94,8 +109,9 @@ def _responses(one: Operation) -> dict[str, Any]:
     if one.takes is not None:
         refusals |= {
             411: "The length of the body is not said.",
-            413: f"The body has more than {LARGEST:,} bytes.",
-            415: "The body is not called JSON.",
+            413: f"The body has more than {ORDINARY:,} bytes; more are taken, up to {LARGEST:,}, "
+            "where MAX_PAYLOAD_BYTES of the queue makes that necessary.",
+            415: "The body is not called JSON, or is compressed.",
         }
     refusals |= one.refusals
     responses = {str(status): _refusal(one, status, text) for status, text in refusals.items()}
@@ -119,7 +135,11 @@ def _answer(description: str, one: Operation) -> dict[str, Any]:
     content: dict[str, Schema] = {TEXT: {"schema": {"type": "string"}}}
     if one.gives:
         content = {JSON: {"schema": ref(one.gives)}}
-    return {"description": description, "content": content}
+    described: dict[str, Any] = {"description": description, "content": content}
+    if one.gives in _HANDING_OUT:
+        header = {"description": RETRY_AFTER, "schema": {"type": "integer"}}
+        described["headers"] = {"Retry-After": header}
+    return described
 
 
 def _security_schemes() -> dict[str, Any]:

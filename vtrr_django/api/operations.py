@@ -8,7 +8,8 @@ from typing import Any, Final
 from django.utils.module_loading import import_string
 
 from vtrr_django.api import claiming, looking, publishing, steering
-from vtrr_django.api.endpoint import Call, Endpoint, Refused, endpoint
+from vtrr_django.api.auth import may_read
+from vtrr_django.api.endpoint import VIEW, Call, Endpoint, Refused, endpoint
 from vtrr_django.api.looking import MOST_PARTITIONS, PARTITIONS
 from vtrr_django.api.shapes import (
     JOB_ID,
@@ -20,15 +21,18 @@ from vtrr_django.api.shapes import (
     seconds,
     whole,
 )
-from vtrr_django.health import health as look_at_health
+from vtrr_django.health.views import answer
 
 METRICS: Final = "vtrr_django.contrib.prometheus.metrics"
 
 
 @endpoint(read=True, auth=False)
 def health(call: Call) -> Any:
-    """Return how all queues are; everybody may know, so that any monitor can ask."""
-    return look_at_health(call.request)
+    """Return how all queues are; everybody may know whether they are well, as any monitor has to.
+
+    Queues and findings are for those who may read the rest.
+    """
+    return answer(tells=may_read(call.request, VIEW))
 
 
 @endpoint(read=True)
@@ -231,7 +235,7 @@ OPERATIONS: Final = (
         path="/health",
         name="health",
         endpoint=health,
-        summary="Whether queues are served.",
+        summary="Whether queues are served; who is not let in is told the status alone.",
         gives="Health",
         refusals={503: "At least one queue is not."},
     ),

@@ -6,41 +6,64 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.db import connections
 from django.http import HttpRequest
 
+from vtrr_django.conf import get_settings
 from vtrr_django.connections import DjangoHooks
 
 LONGEST_WAIT: Final = 20.0
 """Seconds a request may wait: less than what proxies and load balancers take for a hang."""
 
 MOST_WAITING: Final = 8
-"""Requests of one process that wait at once, unless :func:`limit_waits` says otherwise.
+"""Requests of a process of ``vtrr_serve`` that wait at once, unless settings say otherwise.
 
-Each occupies a thread of the server. One too many is answered at once.
+Each occupies a thread of the server. One too many is answered at once, and told when to come
+back.
 """
 
+COME_BACK: Final = 2
+"""Seconds after which who may not wait is to ask again: as workers look at an empty queue."""
+
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.02, 0.5, 1.5
+
+
+class Polled(NamedTuple):
+    """What came of a wait.
+
+    Attributes:
+        found: what the last look found.
+        come_back: seconds after which to ask again, of who wanted to wait and may not; None:
+            whenever it likes.
+    """
+
+    found: list[Any]
+    come_back: int | None = None
 
 
 class Waits:
     """The requests of one process that wait.
 
     Args:
-        most: how many may at once.
+        most: how many may at once, where ``LONG_POLLS`` does not say.
+
+    Attributes:
+        threads: how many the server has, if it is ours: one is left to requests that do not wait.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.threads: int | None = None
         self._count = 0
         self._lock = threading.Lock()
-        self._ended = threading.Event()
+        # No Event: a signal handler sets it, perhaps in the midst of another one that does.
+        self._ended = False
 
     def poll(
         self, look: Callable[[], list[Any]], seconds: float, request: HttpRequest | None = None
-    ) -> list[Any]:
+    ) -> Polled:
         """Return what ``look`` finds, looking again until it finds something.
 
         It looks no more when the time is over, when too many wait already, inside a transaction,
@@ -54,12 +77,14 @@ class Waits:
         """
         deadline = time.monotonic() + seconds
         if seconds > 0 and _has_hung_up(request):
-            return []
+            return Polled([])
         found = look()
-        if found or seconds <= 0 or _in_transaction() or not self._enter():
-            return found
+        if found or seconds <= 0:
+            return Polled(found)
+        if _in_transaction() or not self._enter():
+            return Polled([], come_back=COME_BACK)
         try:
-            return self._wait(look, deadline, request)
+            return Polled(self._wait(look, deadline, request))
         finally:
             self._leave()
 
@@ -72,7 +97,8 @@ class Waits:
             if left <= 0:
                 return []
             hooks.before_job()  # who waits leaves a pool's connection to others
-            if self._ended.wait(min(pause, left)) or _has_hung_up(request):
+            time.sleep(min(pause, left))
+            if self._ended or _has_hung_up(request):
                 return []
             hooks.before_store()
             if found := look():
@@ -81,10 +107,16 @@ class Waits:
 
     def _enter(self) -> bool:
         with self._lock:
-            if self._count >= self.most or self._ended.is_set():
+            if self._count >= self._allowed() or self._ended:
                 return False
             self._count += 1
             return True
+
+    def _allowed(self) -> int:
+        said = get_settings().long_polls
+        if said is None:
+            return self.most
+        return said if self.threads is None else min(said, self.threads - 1)
 
     def _leave(self) -> None:
         with self._lock:
@@ -96,8 +128,11 @@ class Waits:
         return self._count
 
     def end(self) -> None:
-        """Have all answered now, and let nobody wait any more: the process is to stop."""
-        self._ended.set()
+        """Have all answered soon, and let nobody wait any more: the process is to stop.
+
+        A signal handler may call it, at any moment.
+        """
+        self._ended = True
 
 
 def _in_transaction() -> bool:
@@ -117,10 +152,15 @@ def _has_hung_up(request: HttpRequest | None) -> bool:
         return True
 
 
-waits = Waits(MOST_WAITING)
-"""Those of this process."""
+waits = Waits(0)
+"""Those of this process. None may wait until somebody says how many requests its server, whose
+threads nobody here can count, serves at once: ``LONG_POLLS``, or :func:`limit_waits`."""
 
 
-def limit_waits(most: int) -> None:
-    """Say how many requests of this process may wait at once; whoever starts a server does."""
-    waits.most = most
+def limit_waits(threads: int) -> None:
+    """Say how many requests this process serves at once; our own server does.
+
+    Half of them may wait, 8 at most; all but one if ``LONG_POLLS`` says so.
+    """
+    waits.most = min(MOST_WAITING, threads // 2)
+    waits.threads = threads

@@ -7,7 +7,6 @@ from typing import Any, Final
 from django.utils.module_loading import autodiscover_modules
 
 from vtrr_django.api.endpoint import ENQUEUE, Call, Fields, answer, endpoint
-from vtrr_django.api.upkeep import tended
 from vtrr_django.domain.job import MAX_PRIORITY, MAX_WEIGHT, MIN_PRIORITY, MIN_WEIGHT
 from vtrr_django.domain.values import describe
 from vtrr_django.exceptions import ValidationError
@@ -28,7 +27,7 @@ def publish(call: Call) -> Any:
     Their arguments are not compared with what a function of this process expects: who runs them
     may know another version of it, or speak another language.
     """
-    queue = tended(call)
+    queue = call.queue
     if call.has("jobs"):
         call.only("jobs")
         path, jobs = "jobs", call.objects("jobs", 1, MOST_JOBS)

@@ -1,21 +1,17 @@
 """What ``vtrr_serve`` runs: gunicorn, with threads, serving the API and nothing else.
 
-This is the one module that imports gunicorn; it is imported where the server starts.
+This module and ``threads`` import gunicorn; they are imported where the server starts.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
+import errno
 import os
 import signal
 import socket
-import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from django.conf import settings
@@ -24,28 +20,22 @@ from django.db import connections
 from django.utils.module_loading import import_string
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
-from gunicorn.workers.gthread import ThreadWorker
 
 from vtrr_django.api import polling, upkeep
-from vtrr_django.api.body import LARGEST
-
-PATIENCE: Final = 15.0
-"""Seconds in which a client has to send its headers, or the next piece of its body, or to take
-the next piece of its answer."""
-
-PIECE: Final = 64 * 1024
+from vtrr_django.api.threads import ENDING, ThreadedWorker
+from vtrr_django.connections import KeptConnections
 
 GRACE: Final = 30
 """Seconds that requests have to end once the server is to stop."""
+
+_PORT_PATIENCE, _PORT_PAUSE = 3.0, 0.1
+"""Seconds that is waited for a port that is taken, and between two tries: the processes of a server
+that was killed take a second to see that it is gone."""
 
 _MIDDLEWARE: Final = {
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
 }
-
-_LINGER, _LONGEST_LINGER = 10.0, 256 * 1024 * 1024
-"""How long, and how much of, a body that nobody wants is taken, so that its sender comes to
-read why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,9 +74,22 @@ def serve(serving: Serving) -> None:
 def _try(host: str, port: int) -> None:
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.getaddrinfo(host, port, kind, socket.SOCK_STREAM)
+    ends = time.monotonic() + _PORT_PATIENCE
+    while True:
+        try:
+            _bind(kind, found[0][4])
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= ends:
+                raise
+            time.sleep(_PORT_PAUSE)
+        else:
+            return
+
+
+def _bind(kind: socket.AddressFamily, address: Any) -> None:
     with socket.socket(kind, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(found[0][4])
+        probe.bind(address)
 
 
 def make_handler() -> WSGIHandler:
@@ -114,6 +117,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
 
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
+        self._kept = KeptConnections()
         super().__init__()
 
     def load_config(self) -> None:
@@ -152,14 +156,18 @@ class _Server(BaseApplication):  # type: ignore[misc]
         _Arbiter(self).run()
 
     def _begin(self, worker: ThreadedWorker) -> None:
-        # The other threads are for what does not wait.
-        polling.limit_waits(min(polling.MOST_WAITING, self.serving.threads // 2))
+        polling.limit_waits(self.serving.threads)
+        self._kept.begin()
         if worker.age == 1:
             self.serving.announce(_address(worker.sockets[0].getsockname()))
 
     def _end(self, arbiter: Any, worker: ThreadedWorker) -> None:
         if worker.pid == os.getpid():  # the arbiter says it too, of one that is gone
             upkeep.close()
+            if worker.tpool is not None:
+                # Python waits for these threads anyway, but would leave their connections open.
+                worker.tpool.shutdown(wait=True)
+            self._kept.close()
             connections.close_all()
 
 
@@ -171,126 +179,18 @@ def _address(name: Any) -> str:
 class _Arbiter(Arbiter):  # type: ignore[misc]
     """The process that keeps the workers alive."""
 
+    def spawn_worker(self) -> Any:
+        """Fork a worker that misses no signal.
+
+        Until it has its own handlers it would take one for the arbiter's, and forget it: told to
+        end, it would serve on until it is killed. So signals wait until the worker takes them.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            return super().spawn_worker()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
     def handle_int(self) -> None:
         """End as on SIGTERM: requests finish. A second Ctrl-C does not wait for them."""
         self.handle_term()
-
-
-class ThreadedWorker(ThreadWorker):  # type: ignore[misc]
-    """gunicorn's worker with threads, which a client that is slow does not occupy for long."""
-
-    wsgi: Any
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._deadlines = _Deadlines()
-
-    def init_signals(self) -> None:
-        super().init_signals()
-        # Ctrl-C reaches all processes of the terminal: the arbiter passes on what it means.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def load_wsgi(self) -> None:
-        super().load_wsgi()
-        self.wsgi = partial(self._receive, self.wsgi)
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        super().handle_exit(sig, frame)
-        polling.waits.end()
-
-    def set_accept_enabled(self, enabled: bool) -> None:
-        super().set_accept_enabled(enabled)
-        if not self.alive:
-            # Else who connects while the last requests finish would wait for them, in vain.
-            for listener in self.sockets:
-                listener.close()
-
-    def notify(self) -> None:
-        """Be called about every second, by gunicorn."""
-        super().notify()
-        self._deadlines.enforce()
-
-    def handle(self, conn: Any) -> Any:
-        """Serve a connection that has something to say. Runs in a thread."""
-        if not conn.initialized:
-            _prepare(conn)
-        with self._deadlines.of(conn.sock):
-            return super().handle(conn)
-
-    def _receive(self, app: Any, environ: dict[str, Any], start_response: Any) -> Any:
-        """Take the whole body before Django sees the request."""
-        sock, said = environ["gunicorn.socket"], environ.get("CONTENT_LENGTH", "")
-        if said.isdecimal() and int(said) <= LARGEST:
-            pieces = self._pieces(environ["wsgi.input"], int(said), sock)
-            environ["wsgi.input"] = io.BytesIO(b"".join(pieces))
-        self._deadlines.lift(sock)
-        response = app(environ, start_response)
-        if environ["REQUEST_METHOD"] == "HEAD":  # not every release knows that it has no body
-            response.close()
-            return []
-        return response
-
-    def handle_request(self, req: Any, conn: Any) -> Any:
-        """Serve one request, and take what was not wanted of it."""
-        answer = super().handle_request(req, conn)
-        ends = time.monotonic() + _LINGER
-        try:
-            for _ in self._pieces(req.body, _LONGEST_LINGER, conn.sock):
-                if time.monotonic() > ends:
-                    break
-        except Exception:  # noqa: BLE001 - whatever it is, it was not wanted
-            return False
-        return answer
-
-    def _pieces(self, body: Any, length: int, sock: socket.socket) -> Iterator[bytes]:
-        while length > 0:
-            self._deadlines.set(sock)
-            piece = body.read(min(length, PIECE))
-            if not piece:
-                return
-            length -= len(piece)
-            yield piece
-
-
-def _prepare(conn: Any) -> None:
-    """Limit what a new connection may keep a thread waiting for."""
-    with contextlib.suppress(OSError):
-        limit = struct.pack("ll", int(PATIENCE), 0)
-        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-    wait = getattr(conn, "wait_for_data", None)
-    if wait is not None:
-        # Before it leaves that to the main loop, as older releases do at once.
-        conn.wait_for_data = lambda seconds: wait(0)
-
-
-class _Deadlines:
-    """When each client must have sent something. Who has not is cut off."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_socket: dict[socket.socket, float] = {}
-
-    @contextlib.contextmanager
-    def of(self, sock: socket.socket) -> Iterator[None]:
-        self.set(sock)
-        try:
-            yield
-        finally:
-            self.lift(sock)
-
-    def set(self, sock: socket.socket) -> None:
-        with self._lock:
-            self._by_socket[sock] = time.monotonic() + PATIENCE
-
-    def lift(self, sock: socket.socket) -> None:
-        with self._lock:
-            self._by_socket.pop(sock, None)
-
-    def enforce(self) -> None:
-        """Have the threads that wait for a late client read the end of what it sends."""
-        now = time.monotonic()
-        with self._lock:
-            for sock, deadline in self._by_socket.items():
-                if now > deadline:
-                    with contextlib.suppress(OSError):
-                        sock.shutdown(socket.SHUT_RD)

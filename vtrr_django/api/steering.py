@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from vtrr_django.api.endpoint import REQUEUE, Call, endpoint
-from vtrr_django.api.upkeep import tended
 from vtrr_django.domain.values import check_partition_key
 from vtrr_django.exceptions import ValidationError
 
@@ -17,7 +16,7 @@ MOST_REQUEUED: Final = 1000
 def pause(call: Call) -> Any:
     """Stop giving out jobs, of the queue or of one partition."""
     key = _partition_key(call)
-    tended(call).pause(key)
+    call.queue.pause(key)
     return {"done": True}
 
 
@@ -25,7 +24,7 @@ def pause(call: Call) -> Any:
 def resume(call: Call) -> Any:
     """Undo a pause."""
     key = _partition_key(call)
-    tended(call).resume(key)
+    call.queue.resume(key)
     return {"done": True}
 
 
@@ -45,6 +44,6 @@ def requeue(call: Call) -> Any:
         raise ValidationError("ids", f"expected ids or limit, got {both}")
     if call.has("limit"):
         limit = call.whole("limit", 1, MOST_REQUEUED)
-        return {"ids": tended(call).requeue(limit=limit)}
+        return {"ids": call.queue.requeue(limit=limit)}
     ids = call.ids("ids", 1, MOST_REQUEUED)
-    return {"ids": tended(call).requeue(ids)}
+    return {"ids": call.queue.requeue(ids)}

@@ -7,6 +7,7 @@ from typing import Final
 from vtrr_django.api.claiming import (
     ACTIONS,
     LONGEST_LEASE,
+    MOST_BYTES,
     MOST_CLAIMED,
     MOST_OUTCOMES,
     MOST_RENEWED,
@@ -113,7 +114,12 @@ TAKEN: Final[dict[str, Schema]] = {
     "Claim": asked(
         "worker_id",
         worker_id=_WORKER_ID,
-        limit=whole(1, MOST_CLAIMED, description="Most jobs; 1."),
+        limit=whole(
+            1,
+            MOST_CLAIMED,
+            description=f"Most jobs; 1. Never more than fit into {MOST_BYTES:,} bytes, were each "
+            "as large as MAX_PAYLOAD_BYTES.",
+        ),
         visibility_timeout=_VISIBILITY,
         wait=seconds(0, LONGEST_WAIT, description="For a job, if there is none; 0."),
     ),

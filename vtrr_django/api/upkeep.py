@@ -1,7 +1,8 @@
 """Looking after queues in a process that only serves requests.
 
 Workers look after their queue, but those that come over HTTP cannot, and there may be no
-others. So requests do it on their way, each chore at most as often as a worker would.
+others. So requests do it once they are answered, or while they wait for jobs anyway, each chore at
+most as often as a worker would. None waits for a database that others have locked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from vtrr_django.api.endpoint import Call
+from django.http.response import HttpResponseBase
+
+from vtrr_django.engines.sql.patience import BRIEF, patience
 from vtrr_django.queue import Queue
 from vtrr_django.worker.logs import Outage
 from vtrr_django.worker.upkeep import (
@@ -22,6 +25,9 @@ from vtrr_django.worker.upkeep import (
     MEASURE_INTERVAL,
     PRUNE_INTERVAL,
 )
+
+LAST_PATIENCE: Final = 3.0
+"""Seconds that a server which stops waits for a locked database, to write down its figures."""
 
 
 class Chore:
@@ -112,16 +118,20 @@ class Upkeep:
         try:
             if time.monotonic() < self._rests_until:
                 return
-            for chore in self._chores:
-                if pause := chore.run_if_due():
-                    self._rests_until = time.monotonic() + pause
-                    return
+            with patience(BRIEF):
+                self._run_chores()
         finally:
             self._lock.release()
 
+    def _run_chores(self) -> None:
+        for chore in self._chores:
+            if pause := chore.run_if_due():
+                self._rests_until = time.monotonic() + pause
+                return
+
     def close(self) -> None:
         """Write down what was counted and is not told yet. It raises nothing."""
-        with self._lock:
+        with self._lock, patience(LAST_PATIENCE):
             self._measure.run()
 
 
@@ -129,13 +139,17 @@ _known: dict[str, Upkeep] = {}
 _lock: Final = threading.Lock()
 
 
-def tended(call: Call) -> Queue:
-    """Return the queue of a request, after looking after it as far as that is due.
+def tend_after(response: HttpResponseBase, queue: Queue) -> None:
+    """Look after a queue once the server has sent a response about it, and closes that."""
+    close = response.close
 
-    Before, and not after: a lease must not run out while its answer waits for a chore.
-    """
-    tend(call.queue)
-    return call.queue
+    def close_and_tend() -> None:
+        try:
+            tend(queue)
+        finally:
+            close()
+
+    response.close = close_and_tend  # type: ignore[method-assign]
 
 
 def tend(queue: Queue) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from vtrr_django.domain.job import LeasedJob
 from vtrr_django.domain.transport import job_from_json, time_from_text
 from vtrr_django.exceptions import ConfigurationError
 
 T = TypeVar("T")
+
+LONGEST_REST: Final = 60.0
+
+_COUNTS: Final = ("ready", "claimed", "scheduled", "failed", "completed")
+"""What the counts of a queue hold in any version, and what no other service answers."""
 
 
 def jobs_of(body: Mapping[str, Any], where: str) -> list[LeasedJob]:
@@ -40,8 +45,21 @@ def ids_of(body: Mapping[str, Any], count: int, where: str) -> list[str]:
     return ids
 
 
+def rest_of(body: Mapping[str, Any]) -> float:
+    """Return the seconds in which the server wants no other claim that waits; mostly 0."""
+    seconds = body.get("retry_after", 0)
+    good = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    return min(max(0.0, seconds), LONGEST_REST) if good else 0.0
+
+
 def stats_of(body: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the counts of a queue as ``Queue.stats()`` has them: with moments, not texts."""
+    """Return the counts of a queue as ``Queue.stats()`` has them: with moments, not texts.
+
+    Raises:
+        ConfigurationError: there are no counts, or moments are none.
+    """
+    if not all(type(body.get(name)) is int for name in _COUNTS):
+        raise _strange(where, f"how many jobs are {', '.join(_COUNTS)}")
     try:
         return _with_moments(body)
     except (TypeError, ValueError) as error:

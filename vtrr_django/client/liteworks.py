@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from vtrr_django.client.remote import RemoteQueue
     from vtrr_django.queue import Queue
 
+REMOTE_OPTIONS = ("timeout", "patience", "retry", "http_options")
+"""What may be said about a queue behind HTTP, besides liteworks' own arguments."""
+
 
 class Liteworks:
     """A queue behind the HTTP API or, without a ``base_url``, one of this Django project.
@@ -33,6 +36,8 @@ class Liteworks:
         secret: the server's ``VTRR["SECRET"]``; without ``base_url`` it does not count.
         visibility_timeout: seconds that a lease lasts; workers renew the leases of what they run.
         completed_retention: how many completed jobs are kept; None: all.
+        options: more arguments of :class:`~vtrr_django.client.remote.RemoteQueue`, with a
+            ``base_url`` only: ``timeout``, ``patience``, ``retry``, ``http_options``.
 
     Attributes:
         queue: the :class:`~vtrr_django.queue.Queue` or
@@ -41,6 +46,7 @@ class Liteworks:
     Raises:
         ConfigurationError: an argument is wrong; with ``base_url``, httpx is not installed;
             without, Django has no settings.
+        TypeError: there is no such argument.
     """
 
     def __init__(
@@ -50,7 +56,10 @@ class Liteworks:
         secret: str | None = None,
         visibility_timeout: float = 30.0,
         completed_retention: int | None = 1000,
+        **options: Any,
     ) -> None:
+        for name in options:
+            _check_option(name, base_url)
         self.queue: Queue | RemoteQueue
         if base_url is None:
             from vtrr_django.client.local import local_queue  # noqa: PLC0415 - it needs settings
@@ -58,7 +67,11 @@ class Liteworks:
             self.queue = local_queue(queue, visibility_timeout, completed_retention)
         else:
             self.queue = _remote_queue_class()(
-                queue, base_url=base_url, secret=secret, visibility_timeout=visibility_timeout
+                queue,
+                base_url=base_url,
+                secret=secret,
+                visibility_timeout=visibility_timeout,
+                **options,
             )
 
     def __repr__(self) -> str:
@@ -88,7 +101,7 @@ class Liteworks:
     def publish_many(self, messages: Iterable[object], **options: Any) -> list[str]:
         """Enqueue messages and return their ids in order.
 
-        Without a ``base_url`` it is all or none; with, every 500.
+        Without a ``base_url`` it is all or none; with, as many as are sent at once: 500, or 900 kB.
 
         Args:
             messages: each a message, or a pair ``(message, options)`` with its own options.
@@ -109,6 +122,9 @@ class Liteworks:
 
     async def apublish_many(self, messages: Iterable[object], **options: Any) -> list[str]:
         """Do :meth:`publish_many` from async code."""
+        if hasattr(self.queue, "apublish_many"):
+            return await self.queue.apublish_many(messages, **options)
+        # In the thread that Django's database wants: what yields messages may read them there.
         return await sync_to_async(self.publish_many)(messages, **options)
 
     async def astats(self) -> dict[str, Any]:
@@ -122,6 +138,16 @@ class Liteworks:
         :meth:`RemoteQueue.worker <vtrr_django.client.remote.RemoteQueue.worker>`.
         """
         return self.queue.worker(**options)
+
+
+def _check_option(name: str, base_url: str | None) -> None:
+    if name not in REMOTE_OPTIONS:
+        raise TypeError(f"Liteworks() got an unexpected keyword argument {name!r}")
+    if base_url is None:
+        raise ConfigurationError(
+            f"{name}: expected it with a base_url, got it without one; a queue of this project is "
+            "asked without requests, and how it retries its RETRY says in settings"
+        )
 
 
 def _remote_queue_class() -> type[RemoteQueue]:

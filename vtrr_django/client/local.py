@@ -28,6 +28,8 @@ class _Undeclared(Queue):
 def local_queue(name: str, lease_seconds: float, completed_retention: int | None) -> Queue:
     """Return the queue that settings declare by that name, or else one with these arguments.
 
+    It imports nothing that settings name, so it is safe at import time.
+
     Raises:
         ConfigurationError: an argument is wrong, or there are no settings.
     """
@@ -41,8 +43,9 @@ def local_queue(name: str, lease_seconds: float, completed_retention: int | None
             "expected Django settings, or a base_url, got neither: set DJANGO_SETTINGS_MODULE for "
             "a queue of a project, or say with base_url where vtrr_serve serves it"
         ) from error
-    if name in conf.get_settings().queues:
+    if name in conf.queue_names(given):
         return get_queue(name)
     said = {"LEASE_SECONDS": lease_seconds, "COMPLETED_RETENTION": completed_retention}
     # What settings say of all queues counts for this one too.
-    return _Undeclared(name, conf.parse({**given, "QUEUES": {name: said}}).queues[name])
+    common = {key: given[key] for key in conf.COMMON if key in given}
+    return _Undeclared(name, conf.parse({**common, "QUEUES": {name: said}}).queues[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from vtrr_django.domain.messages import encode, message_name
@@ -22,9 +23,24 @@ OPTIONS = (
 """What may be said about a message, besides what it says itself."""
 
 
-def message_item(message: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as an item."""
-    return {"task": message_name(type(message)), "kwargs": encode(message), **options}
+def message_item(
+    message: object, options: Mapping[str, Any], path: str | None = None
+) -> dict[str, Any]:
+    """Return a message as an item.
+
+    Args:
+        message: an instance of a dataclass.
+        options: of the message.
+        path: what errors call it; None: the name of its class, whose faults are told so anyway.
+
+    Raises:
+        ValidationError: it is no message.
+    """
+    if path is not None and not is_dataclass(type(message)):
+        raise ValidationError(
+            path, f"expected a message, an instance of a dataclass, got {describe(message)}"
+        )
+    return {"task": message_name(type(message)), "kwargs": encode(message, path), **options}
 
 
 def message_items(
@@ -44,16 +60,17 @@ def message_items(
     items = []
     for index, given in enumerate(messages):
         own: object = {}
+        where = f"{path}[{index}]"
         message = given
         if isinstance(given, tuple) and len(given) == 2:
             message, own = given
         if not isinstance(own, Mapping):
             raise ValidationError(
-                f"{path}[{index}]",
+                where,
                 f"expected a message or a pair of a message and a mapping, got {describe(own)}",
             )
-        _refuse_unknown(own, f"{path}[{index}]")
-        items.append(message_item(message, {**options, **own}))
+        _refuse_unknown(own, where)
+        items.append(message_item(message, {**options, **own}, where))
     return items
 
 

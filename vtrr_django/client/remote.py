@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any, Self
 
 from vtrr_django.client.answers import ids_of, stats_of
-from vtrr_django.client.leases import LONGEST_LEASE, RemoteLeases
+from vtrr_django.client.leases import RemoteLeases
 from vtrr_django.client.messages import message_item, message_items
-from vtrr_django.client.transport import Transport
-from vtrr_django.client.wire import LARGEST_PAYLOAD, publications
-from vtrr_django.client.worker import DEFAULT_WAIT, LONGEST_WAIT, RemoteWorker
+from vtrr_django.client.talk import Call, Talk, ahold, hold
+from vtrr_django.client.transport import PATIENCE, Transport
+from vtrr_django.client.wire import LARGEST_PAYLOAD, LONGEST_LEASE, LONGEST_WAIT, publications
+from vtrr_django.client.worker import DEFAULT_WAIT, RemoteWorker
 from vtrr_django.declaring import Declaring
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.job import NewJob
 from vtrr_django.domain.retry import RetryPolicy
-from vtrr_django.domain.values import check_number, check_partition_key, check_queue_name
+from vtrr_django.domain.values import (
+    check_number,
+    check_partition_key,
+    check_queue_name,
+    describe,
+)
 from vtrr_django.exceptions import ConfigurationError, ValidationError
 from vtrr_django.intake import named_jobs
 from vtrr_django.tasks import Task
@@ -32,9 +39,14 @@ class RemoteQueue(RemoteLeases, Declaring):
     retried is decided here too; all else, such as shares, limits and retention, at the server.
 
     Safe to share between threads, and to carry over a fork. What may be done twice is tried
-    again for some seconds while the server is away: publishing (ids are made here, by which
-    the server knows the jobs of a repeated request), ends of leases, renewals, counts. A claim
-    is not, for it might lease jobs that nobody hears of.
+    again for as long as ``patience`` says while the server is away: publishing, ends of leases,
+    renewals, counts. A claim is not, for it might lease jobs that nobody hears of. A worker sits
+    out any outage, whatever the ``patience``.
+
+    A publish that is repeated makes no second job, for ids are made here: the server knows an id
+    (or ``msg_id``) while its job lives or is in the history, which keeps what has ended for two
+    minutes at least. Not so with the server's ``COMPLETED_RETENTION=0``, which keeps nothing of
+    a completed job: one that had ended before its publish was repeated runs a second time.
 
     Args:
         name: of the queue.
@@ -44,6 +56,9 @@ class RemoteQueue(RemoteLeases, Declaring):
             Workers renew the leases of what they run.
         retry: what happens to a job that raises; None: it becomes a dead letter at once.
         timeout: seconds for each step of a request, such as waiting for the answer.
+        patience: seconds in which a request that failed is tried again; 0: not once. The last
+            try may begin at their end, and take as long as ``timeout`` lets it. With more than
+            two minutes, what the history keeps has to last as long: see above.
         http_options: more arguments of ``httpx.Client`` and ``httpx.AsyncClient``: ``verify``,
             ``proxy`` and so on.
 
@@ -60,6 +75,7 @@ class RemoteQueue(RemoteLeases, Declaring):
         visibility_timeout: float = 30.0,
         retry: RetryPolicy | None = RetryPolicy(),  # noqa: B008 - it is frozen
         timeout: float = 10.0,
+        patience: float = PATIENCE,
         http_options: Mapping[str, Any] | None = None,
     ) -> None:
         try:
@@ -67,9 +83,14 @@ class RemoteQueue(RemoteLeases, Declaring):
             seconds = check_number(visibility_timeout, "visibility_timeout", 1, LONGEST_LEASE)
         except ValidationError as error:
             raise ConfigurationError(str(error)) from error
-        RemoteLeases.__init__(
-            self, name, Transport(base_url, secret, timeout=timeout, http_options=http_options)
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise ConfigurationError(
+                f"retry: expected a RetryPolicy or None, got {describe(retry)}"
+            )
+        transport = Transport(
+            base_url, secret, timeout=timeout, patience=patience, http_options=http_options
         )
+        RemoteLeases.__init__(self, name, transport)
         self._config = QueueConfig(
             engine="http",
             lease_seconds=seconds,
@@ -92,8 +113,21 @@ class RemoteQueue(RemoteLeases, Declaring):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; whoever uses the queue again opens new ones."""
+        """Close the connections; whoever uses the queue again opens new ones.
+
+        Those of an event loop are closed when it ends, or by :meth:`aclose` in it.
+        """
         self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Do :meth:`close`, and close the connections of the event loop that runs."""
+        await self._transport.aclose()
 
     # -- coming in -----------------------------------------------------------------
 
@@ -128,7 +162,7 @@ class RemoteQueue(RemoteLeases, Declaring):
         return self.put_all([message_item(message, options)])[0]
 
     def publish_many(self, messages: Iterable[object], **options: Any) -> list[str]:
-        """Enqueue messages, up to 500 in one request; return their ids in order.
+        """Enqueue messages, up to 500 or 900 kB in one request; return their ids in order.
 
         All are checked before the first is sent. Each request is done as a whole or not at all.
 
@@ -153,19 +187,21 @@ class RemoteQueue(RemoteLeases, Declaring):
         on_commit: bool | None = None,
     ) -> list[str]:
         """Validate and enqueue jobs of one task; :meth:`Task.queue` and ``enqueue`` call it."""
-        if on_commit:
-            raise ValidationError(
-                "on_commit",
-                "expected None or False, for a queue behind HTTP knows of no transaction, got "
-                "True; enqueue in a function that you give to transaction.on_commit()",
-            )
-        check_partition_key(partition_key, "partition_key", required=True)
-        named = [{**item, "task": task.name, "partition_key": partition_key} for item in items]
-        jobs = self._checked(named, path)
-        for index, item in enumerate(items):
-            where = f"{path}[{index}]" if path else ""
-            task.check_call(item.get("args", ()), item.get("kwargs", {}), where)
-        return self._send(jobs, path)
+        talk = self._putting(task, items, partition_key, path, on_commit)
+        return hold(talk, self._transport)
+
+    async def aput(
+        self,
+        task: Task,
+        items: Sequence[Mapping[str, Any]],
+        partition_key: str,
+        *,
+        path: str = "",
+        on_commit: bool | None = None,
+    ) -> list[str]:
+        """Do :meth:`put` in asyncio's event loop."""
+        talk = self._putting(task, items, partition_key, path, on_commit)
+        return await ahold(talk, self._transport)
 
     def put_all(self, items: Sequence[Mapping[str, Any]], *, path: str = "") -> list[str]:
         """Validate and enqueue jobs of any tasks and partitions; return their ids.
@@ -178,16 +214,38 @@ class RemoteQueue(RemoteLeases, Declaring):
             ValidationError, DuplicateJobError, StoreUnavailable, ConfigurationError: as for
                 :meth:`publish_many`.
         """
-        return self._send(self._checked(items, path), path)
+        return hold(self._sending(self._checked(items, path), path), self._transport)
 
     def _checked(self, items: Sequence[Mapping[str, Any]], path: str) -> list[NewJob]:
         return named_jobs(items, max_bytes=self.config.max_payload_bytes, path=path)
 
-    def _send(self, jobs: Sequence[NewJob], path: str) -> list[str]:
+    def _putting(
+        self,
+        task: Task,
+        items: Sequence[Mapping[str, Any]],
+        partition_key: str,
+        path: str,
+        on_commit: bool | None,
+    ) -> Talk[list[str]]:
+        if on_commit:
+            raise ValidationError(
+                "on_commit",
+                "expected None or False, for a queue behind HTTP knows of no transaction, got "
+                "True; enqueue in a function that you give to transaction.on_commit()",
+            )
+        check_partition_key(partition_key, "partition_key", required=True)
+        named = [{**item, "task": task.name, "partition_key": partition_key} for item in items]
+        jobs = self._checked(named, path)
+        for index, item in enumerate(items):
+            where = f"{path}[{index}]" if path else ""
+            task.check_call(item.get("args", ()), item.get("kwargs", {}), where)
+        return (yield from self._sending(jobs, path))
+
+    def _sending(self, jobs: Sequence[NewJob], path: str) -> Talk[list[str]]:
         ids: list[str] = []
         for one in publications(jobs, path):
             try:
-                body = self._transport.call("POST", self._path("jobs"), one.body)
+                body = yield Call(path=self._path("jobs"), content=one.body)
             except ValidationError as error:
                 raise one.told_to_caller(error) from error
             ids += ids_of(body, one.count, self._where)
@@ -195,33 +253,28 @@ class RemoteQueue(RemoteLeases, Declaring):
 
     async def apublish(self, message: object, **options: Any) -> str:
         """Do :meth:`publish` in asyncio's event loop."""
-        items = message_items([(message, options)], {}, PUBLISH_PATH)
-        return (await self._asend(self._checked(items, ""), ""))[0]
+        inspect.signature(self.publish).bind(message, **options)
+        jobs = self._checked([message_item(message, options)], "")
+        return (await ahold(self._sending(jobs, ""), self._transport))[0]
 
     async def apublish_many(self, messages: Iterable[object], **options: Any) -> list[str]:
         """Do :meth:`publish_many` in asyncio's event loop."""
-        items = message_items(messages, options, PUBLISH_PATH)
-        return await self._asend(self._checked(items, PUBLISH_PATH), PUBLISH_PATH)
-
-    async def _asend(self, jobs: Sequence[NewJob], path: str) -> list[str]:
-        ids: list[str] = []
-        for one in publications(jobs, path):
-            try:
-                body = await self._transport.acall("POST", self._path("jobs"), one.body)
-            except ValidationError as error:
-                raise one.told_to_caller(error) from error
-            ids += ids_of(body, one.count, self._where)
-        return ids
+        jobs = self._checked(message_items(messages, options, PUBLISH_PATH), PUBLISH_PATH)
+        return await ahold(self._sending(jobs, PUBLISH_PATH), self._transport)
 
     # -- looking -------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Return the queue's counts and most recent runs and failures, as ``Queue.stats``."""
-        return stats_of(self._transport.call("GET", self._path("stats")), self._where)
+        return hold(self._looking(), self._transport)
 
     async def astats(self) -> dict[str, Any]:
         """Do :meth:`stats` in asyncio's event loop."""
-        return stats_of(await self._transport.acall("GET", self._path("stats")), self._where)
+        return await ahold(self._looking(), self._transport)
+
+    def _looking(self) -> Talk[dict[str, Any]]:
+        body = yield Call(method="GET", path=self._path("stats"))
+        return stats_of(body, self._where)
 
     # -- running -------------------------------------------------------------------
 

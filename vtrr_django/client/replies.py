@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import ssl
 from typing import Any, Final
 
 import httpx
 
+from vtrr_django.client.strangers import away, no_api
 from vtrr_django.domain.signature import WINDOW
 from vtrr_django.exceptions import (
     ConfigurationError,
@@ -40,9 +42,21 @@ class Away(StoreUnavailable):
 def not_answered(error: httpx.RequestError, where: str) -> Away:
     """Return what a request that got no answer comes to; ``where`` is the server, for people."""
     unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-    away = Away(f"no answer from {where}: {str(error) or type(error).__name__}", unsent=unsent)
-    away.__cause__ = error
-    return away
+    said = f"no answer from {where}: {str(error) or type(error).__name__}{_cure_of_tls(error)}"
+    came_to = Away(said, unsent=unsent)
+    came_to.__cause__ = error
+    return came_to
+
+
+def _cure_of_tls(error: BaseException) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "; trust whoever signs for it: http_options={'verify': an ssl.SSLContext}"
+        if isinstance(cause, ssl.SSLError):
+            return "; if it does not speak TLS, let base_url begin with http://"
+        cause = cause.__cause__ or cause.__context__
+    return ""
 
 
 def read(response: httpx.Response, where: str, *, signed: bool) -> dict[str, Any]:
@@ -67,11 +81,11 @@ def read(response: httpx.Response, where: str, *, signed: bool) -> dict[str, Any
     if status >= 500 or status in _AWAY:
         after = response.headers.get("retry-after", "")
         raise Away(
-            f"{where} is away for the moment: {said or f'status {status}'}",
+            f"{where} is away for the moment: {said or away(response)}",
             after=float(after) if after.isascii() and after.isdecimal() else 0.0,
         )
     if body is None or not said:
-        raise ConfigurationError(_no_api(status, where, response.headers.get("location")))
+        raise ConfigurationError(no_api(response, where))
     raise _refusal(status, said, body.get("path"), where, signed=signed)
 
 
@@ -102,18 +116,6 @@ def _locked_out(where: str, *, signed: bool) -> str:
         f"expected to be let in by {where}, got 401: secret= has to be what its VTRR['SECRET'] "
         "says, base_url the address by which the server itself goes (a proxy must not change the "
         f"path), and the clocks of both machines may differ by {WINDOW} s at most"
-    )
-
-
-def _no_api(status: int, where: str, location: str | None) -> str:
-    if location is not None and 300 <= status < 400:
-        return (
-            f"expected the HTTP API at {where}, got a redirect to {location}: redirects are not "
-            "followed, for a signature counts for one address; give the final one as base_url"
-        )
-    return (
-        f"expected the HTTP API at {where}, got status {status} and no answer of its kind: give "
-        "as base_url where vtrr_serve, or include('vtrr_django.api.urls'), is served"
     )
 
 

@@ -18,8 +18,15 @@ MOST_RENEWALS: Final = 1_000
 MOST_CLAIMED: Final = 100
 """What the API takes in one request, and gives out."""
 
-MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes after which a body takes no more, well below the API's 16 MiB."""
+LONGEST_LEASE: Final = 86_400
+LONGEST_WAIT: Final = 20.0
+"""Seconds; what the API allows."""
+
+MOST_BYTES: Final = 900_000
+"""Bytes after which a body takes no more: proxies let less pass than the API's 4 MiB.
+
+nginx takes 1 MiB unless it is told otherwise. One item that is larger goes alone.
+"""
 
 LARGEST_PAYLOAD: Final = 15 * 1024 * 1024
 """Bytes of one job's arguments; how many of them a queue takes is for the server to say."""

@@ -15,9 +15,6 @@ run before their leases have run out. So a worker that is told to stop waits for
 and this bounds how long. Process managers kill after 10 s (Docker) or more.
 """
 
-LONGEST_WAIT: Final = 20.0
-"""What the API allows."""
-
 
 class WaitingSource(JobSource, Protocol):
     """A source behind HTTP, whose claims may wait for jobs."""

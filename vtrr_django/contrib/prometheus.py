@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from django.db.transaction import non_atomic_requests
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -25,7 +25,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from vtrr_django.conf import get_settings
+from vtrr_django.conf import MOST_METRICS_TENANTS, get_settings
+from vtrr_django.connections import outside_transactions
 from vtrr_django.domain.histogram import BOUNDS, Histogram
 from vtrr_django.domain.job import QueueStats
 from vtrr_django.figures.reading import Totals
@@ -42,8 +43,13 @@ GAUGES: Final = {
     "vtrr_jobs_leased": "Jobs that run.",
     "vtrr_partitions_waiting": "Tenants that have ready jobs.",
     "vtrr_oldest_wait_seconds": "How long the oldest ready job has waited; 0 if none is ready.",
+    "vtrr_outbox_jobs": "Ended jobs in Redis that are not in the database yet.",
+    "vtrr_outbox_oldest_seconds": "How long the oldest of them has been there; 0 if none is.",
     "vtrr_workers_alive": "Workers seen within the last minute.",
 }
+
+UP: Final = ("vtrr_store_up", "vtrr_figures_up")
+"""In the order of ``Look.problems``."""
 
 COUNTERS: Final = {
     "vtrr_leases_total": ("leases", "Leases given to workers."),
@@ -89,12 +95,22 @@ class VTRRCollector(Collector):
     Args:
         queues: which; None: all that settings declare.
         tenants: how many tenants of each queue, those with the most ready jobs, have series of
-            their own; None: as ``VTRR["METRICS_TENANTS"]`` says.
+            their own, up to 100; None: as ``VTRR["METRICS_TENANTS"]`` says.
+
+    Raises:
+        ValueError: ``tenants`` is no such number.
     """
 
     def __init__(
         self, queues: Sequence[Queue] | None = None, *, tenants: int | None = None
     ) -> None:
+        if tenants is not None and (
+            type(tenants) is not int or not 0 <= tenants <= MOST_METRICS_TENANTS
+        ):
+            raise ValueError(
+                f"expected tenants to be a whole number from 0 to {MOST_METRICS_TENANTS} or None, "
+                f"got {tenants!r}"
+            )
         self._queues = queues
         self._tenants = tenants
 
@@ -105,9 +121,9 @@ class VTRRCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Ask the stores, and return all families."""
         tenants = get_settings().metrics_tenants if self._tenants is None else self._tenants
-        families, looker = Families(tenants), Looker()
-        for queue in all_queues() if self._queues is None else self._queues:
-            families.add(looker.look(queue))
+        families = Families(tenants)
+        for look in Looker().look_all(all_queues() if self._queues is None else self._queues):
+            families.add(look)
         return families
 
 
@@ -143,15 +159,18 @@ class Families:
     def add(self, look: Look) -> None:
         """Add the samples of one queue."""
         queue, depth, totals = look.queue.name, look.depth, look.totals
-        self._set("vtrr_store_up", queue, depth is not None)
-        self._set("vtrr_figures_up", queue, totals is not None)
         if depth is not None:
             self._add_depth(queue, depth)
             if self._tenants:
                 self._add_partitions(look, depth)
         if totals is not None:
-            self._set("vtrr_workers_alive", queue, len(look.workers))
             self._add_totals(queue, totals)
+            alive = len(look.workers)
+            if not look.problems[1]:
+                self._set("vtrr_workers_alive", queue, alive)
+        # Last: a place may have gone away in the midst.
+        for name, problem in zip(UP, look.problems, strict=True):
+            self._set(name, queue, not problem)
 
     def _set(self, name: str, queue: str, value: float) -> None:
         self._gauges[name].add_metric([queue], value)
@@ -163,6 +182,9 @@ class Families:
         self._set("vtrr_jobs_leased", queue, depth.leased)
         self._set("vtrr_partitions_waiting", queue, depth.partitions_waiting)
         self._set("vtrr_oldest_wait_seconds", queue, depth.oldest_wait_seconds)
+        if depth.outbox is not None:
+            self._set("vtrr_outbox_jobs", queue, depth.outbox)
+            self._set("vtrr_outbox_oldest_seconds", queue, depth.outbox_seconds)
 
     def _add_totals(self, queue: str, totals: Totals) -> None:
         for name, (counter, _) in COUNTERS.items():
@@ -172,12 +194,14 @@ class Families:
 
     def _add_partitions(self, look: Look, depth: QueueStats) -> None:
         first = look.partitions(self._tenants)
+        if look.problems[0]:
+            return
         ready, leased, seconds = self._partitions.values()
         queue = look.queue.name
         _add_each(ready, queue, {one.partition_key: one.ready for one in first}, depth.ready)
         _add_each(leased, queue, {one.partition_key: one.leased for one in first}, depth.leased)
-        if look.totals is not None:
-            each, total = look.worker_seconds([one.partition_key for one in first])
+        each, total = look.worker_seconds([one.partition_key for one in first])
+        if not look.problems[1]:
             mine = {one.partition_key: each.get(one.partition_key, 0.0) for one in first}
             _add_each(seconds, queue, mine, total)
 
@@ -218,8 +242,8 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
-# A database that is down is to be shown, not to keep the view from showing it.
-@non_atomic_requests
+@login_not_required
+@outside_transactions
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:

@@ -21,7 +21,9 @@ class QueueConfig:
         engine: ``"orm"``, ``"redis"`` or the dotted path of an ``Engine`` subclass.
         database: DATABASES alias of the ORM engine's tables.
         celery_queue: Celery queue the triggers go to; None: run by ``vtrr_worker`` only.
-        max_concurrency: most jobs of this queue that run at once, all workers together.
+        max_concurrency: how many jobs workers can run at once, as the operator says: what
+            ``reserve`` is taken from, and the most triggers that wait in Celery's broker. It
+            does not bound how many run: that is up to the workers.
         lease_seconds: how long a lease lasts unless it is renewed.
         heartbeat: whether a lease is renewed while its job runs.
         max_timeouts: leases that may run out before the job is a dead letter; None: no end.

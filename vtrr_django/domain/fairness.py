@@ -164,10 +164,13 @@ class FairQueue:
         del self._jobs[job_id]
         self._settled(job.partition)
 
-    def put_off(self, job_id: str, runtime: float = 0.0) -> None:
-        """End a lease with the job scheduled again: retried or snoozed."""
+    def put_off(self, job_id: str, runtime: float = 0.0, *, delayed: bool = True) -> None:
+        """End a lease with the job retried or snoozed: scheduled, or ready if there is no delay."""
         job = self._end_lease(job_id, runtime)
-        self._scheduled.add(job_id)
+        if delayed:
+            self._scheduled.add(job_id)
+        else:
+            self._join(job)
         self._settled(job.partition)
 
     def release(self, job_id: str, runtime: float = 0.0) -> None:

@@ -37,8 +37,8 @@ class NewJob(NamedTuple):
         partition_key: the tenant, ``""`` when none was given.
         weight: what it costs its partition, 1 to 1,000,000.
         priority: -100 to 100; higher goes first inside the partition.
-        delay: seconds from the store's now until it is due; None: ready at once.
-        due_at: the moment it is due, instead of ``delay``.
+        delay: seconds from the store's now until it is due; None or 0: ready at once.
+        due_at: the moment it is due, instead of ``delay``; one that is past: ready at once.
         msg_id: idempotency key, unique per queue, or None.
         parent_id: id of the job that made this one, or None.
         given_id: whether the caller chose ``id`` (then an existing job is looked for).
@@ -100,6 +100,9 @@ class LeasedJob:
     ready_at: datetime | None = None
 
 
+LEASE_TIMEOUT = "vtrr_django.LeaseTimeout"
+"""Stands for an exception's class where there was none: the lease ran out."""
+
 UNKNOWN_TASK = "unknown task name"
 """The reason of a job that is put back because its worker has no such task."""
 
@@ -122,7 +125,7 @@ class Outcome:
         kind: which verb.
         job_id: the job.
         token: the lease's proof.
-        delay: seconds until the job is due again (RETRY and SNOOZE).
+        delay: seconds until the job is due again (RETRY and SNOOZE); 0: it is ready at once.
         reason: why it failed or is retried, for people.
         error_class: dotted name of the exception's class, ``""`` when there was none.
         traceback: formatted traceback, ``""`` when there was none.
@@ -147,11 +150,18 @@ class Renewal:
         job_id: the job.
         token: the lease's proof.
         runtime: seconds the job has run so far; None: the store measures from the lease.
+        delivery_count: attempts used so far, where one was used under this lease; None: as the
+            store has it.
+        new_token: the lease's proof from now on, of at most 64 printable ASCII characters: who
+            else has the old one has none any more. Told again, as by a client whose answer got
+            lost, it is accepted again. None: the proof stays.
     """
 
     job_id: str
     token: str
     runtime: float | None = None
+    delivery_count: int | None = None
+    new_token: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -235,10 +245,19 @@ class PartitionStats:
     lag: float = 0.0
     candidate: bool = False
 
+    @property
+    def may_run(self) -> bool:
+        """Whether a job of it may be leased, if one is ready and the queue is not paused."""
+        return not self.paused and (self.limit is None or self.leased < self.limit)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueStats:
-    """Counts of one queue; ``Queue.stats()`` turns it into the documented dict."""
+    """Counts of one queue; ``Queue.stats()`` turns it into the documented dict.
+
+    ``outbox`` counts ended jobs that are not in the history yet, the first of them since
+    ``outbox_since``; None where the transaction that ends a job writes its history too.
+    """
 
     paused: bool = False
     ready: int = 0
@@ -251,6 +270,15 @@ class QueueStats:
     now: datetime | None = None
     recent_failures: list[dict[str, Any]] = field(default_factory=list)
     recent_runs: list[dict[str, Any]] = field(default_factory=list)
+    outbox: int | None = None
+    outbox_since: datetime | None = None
+
+    @property
+    def outbox_seconds(self) -> float:
+        """How long the oldest job on the outbox has been on it; 0 where none is."""
+        if self.outbox_since is None or self.now is None:
+            return 0.0
+        return max(0.0, (self.now - self.outbox_since).total_seconds())
 
     @property
     def oldest_wait_seconds(self) -> float:

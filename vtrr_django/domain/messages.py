@@ -157,18 +157,23 @@ def check_message(cls: type) -> str:
     return message_name(cls)
 
 
-def encode(message: object) -> dict[str, Any]:
+def encode(message: object, path: str | None = None) -> dict[str, Any]:
     """Return a message as JSON types, which ``payload.dump_payload`` accepts.
+
+    Args:
+        message: an instance of a dataclass.
+        path: what errors call it, such as ``messages[3]``; None: the name of its class.
 
     Raises:
         ValidationError: when a value is not what its annotation says, or
             :func:`check_message` refuses the class.
     """
     shape = _shape(type(message))
+    path = shape.name if path is None else path
     try:
-        return _encode_fields(shape, message, shape.name)
+        return _encode_fields(shape, message, path)
     except RecursionError:
-        raise ValidationError(shape.name, "expected a message that does not hold itself") from None
+        raise ValidationError(path, "expected a message that does not hold itself") from None
 
 
 def ignore_unknown(path: str) -> None:

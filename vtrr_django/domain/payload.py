@@ -25,6 +25,7 @@ MAX_INT_DIGITS = 4300
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _STR_ONLY = frozenset({str})
+_LEAST_BYTES = 2  # an item in a list: a digit and a comma, or a bracket where there is none
 _SAFE_INT_BITS = 2_100  # below 640 digits, the least that limit can be set to
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -83,7 +84,7 @@ def dump_payload(
     """
     text = None
     if (type(args) is list or type(args) is tuple) and type(kwargs) is dict:
-        text = _encode_plain(args, kwargs, max_bytes)
+        text = _encode_plain(args, kwargs, max_bytes, path)
     if text is None:
         # Something is wrong or at least unusual: look again, slowly, to name it.
         _inspect(args, kwargs, max_bytes, path)
@@ -114,20 +115,23 @@ def load_payload(text: str | bytes) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
-def _encode_plain(args: Any, kwargs: dict[str, Any], max_bytes: int) -> str | None:
+def _encode_plain(args: Any, kwargs: dict[str, Any], max_bytes: int, path: str) -> str | None:
     """Return the text of a payload that is certainly good, or None: look closer.
 
     A loop over levels, not a recursion, so that depth costs nothing. ``room`` ends it
-    early for a structure that shares its parts and would unfold to more than
-    ``max_bytes`` (every item takes at least a byte).
+    early for a structure that is wide, or shares its parts and would unfold to more than
+    ``max_bytes``.
+
+    Raises:
+        ValidationError: it is so.
     """
     room = max_bytes
     level: list[Any] = [args, kwargs]
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
-        room -= sum(map(len, level))
+        room -= _LEAST_BYTES * sum(map(len, level))
         if room < 0:
-            return None
+            _refuse_size(path, max_bytes, "more")
         for container in level:
             values = container
             if type(container) is dict:
@@ -187,7 +191,7 @@ class _Inspector:
             return
         if depth > MAX_DEPTH:
             raise ValidationError(path, f"expected at most {MAX_DEPTH} levels of nesting, got more")
-        self.room -= len(value)
+        self.room -= _LEAST_BYTES * len(value)
         if self.room < 0:
             _refuse_size(self.path, self.max_bytes, "more")
         for child, below in _children(value, path):
@@ -195,7 +199,10 @@ class _Inspector:
 
 
 def _children(container: Any, path: str) -> Iterator[tuple[Any, str]]:
-    """Yield each item of a list or dict with its path; check that it comes back equal."""
+    """Yield the items of a list or dict that may be bad, each with its path.
+
+    Check that the container itself comes back equal.
+    """
     is_dict = isinstance(container, dict)
     # What the encoder sees of a subclass: a dict's items(), a list's own storage.
     plain: Any = dict(container.items()) if is_dict else list.copy(container)
@@ -207,7 +214,8 @@ def _children(container: Any, path: str) -> Iterator[tuple[Any, str]]:
         )
     if not is_dict:
         for index, value in enumerate(plain):
-            yield value, f"{path}[{index}]"
+            if not _is_good(value):  # a path takes longer to make
+                yield value, f"{path}[{index}]"
         return
     for key, value in plain.items():
         if not isinstance(key, str) or isinstance(key, enum.Enum):
@@ -215,6 +223,17 @@ def _children(container: Any, path: str) -> Iterator[tuple[Any, str]]:
         key_path = child_path(path, key)
         _check_text(key, key_path)
         yield value, key_path
+
+
+def _is_good(value: object) -> bool:
+    """Return whether a value is a plain one that is good at a glance."""
+    if type(value) is int:
+        return value.bit_length() <= _SAFE_INT_BITS
+    if type(value) is str:
+        return value.isascii() and "\0" not in value
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) is bool
 
 
 def _check_scalar(value: object, path: str) -> None:

@@ -8,7 +8,7 @@ queryset crosses this seam. ``tests/contract`` holds every engine to it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from vtrr_django.domain.config import QueueConfig
@@ -45,6 +45,15 @@ def _tell_nobody(reclaimed: Sequence[Reclaimed]) -> None:
     """Stand in for :attr:`Engine.on_reclaimed` until somebody wants to know."""
 
 
+def _tell_nobody_of(error: Exception) -> None:
+    """Stand in for :attr:`Engine.on_left_undone` until somebody wants to know."""
+
+
+def _declare_nothing(partition_keys: Collection[str]) -> Mapping[str, float]:
+    """Stand in for :attr:`Engine.shares_of` where nothing is declared."""
+    return NO_SHARES
+
+
 class Engine(ABC):
     """One queue in one store.
 
@@ -56,15 +65,29 @@ class Engine(ABC):
     """The database whose open transaction an enqueue joins; None when it joins none."""
 
     counts_together: bool = False
-    """Whether :meth:`depths` asks once for all queues of one place."""
+    """Whether :meth:`depths` and :meth:`each_job` ask once for all queues of one place."""
 
     on_reclaimed: Callable[[Sequence[Reclaimed]], None]
     """Called after the commit with leases that ran out, whichever verb brought them back."""
+
+    on_left_undone: Callable[[Exception], None]
+    """Called with an error that came after jobs were leased or ended, which the verb then tells.
+
+    What it kept from being done, such as that others may run now, the next reclaim does.
+    """
+
+    shares_of: Callable[[Collection[str]], Mapping[str, float]]
+    """Asks ``SHARES`` about partitions that have jobs and that the store knows nothing of.
+
+    Raises nothing: of what cannot be found out, it says nothing.
+    """
 
     def __init__(self, name: str, config: QueueConfig) -> None:
         self.name = name
         self.config = config
         self.on_reclaimed = _tell_nobody
+        self.on_left_undone = _tell_nobody_of
+        self.shares_of = _declare_nothing
 
     # -- coming in -----------------------------------------------------------------
 
@@ -175,10 +198,19 @@ class Engine(ABC):
         """Remove all ready and scheduled jobs (of one partition); return how many."""
 
     @abstractmethod
-    def requeue(self, ids: Sequence[str] | None = None, *, limit: int = 1000) -> list[str]:
+    def requeue(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        limit: int = 1000,
+        shares: Mapping[str, float] = NO_SHARES,
+    ) -> list[str]:
         """Bring dead letters back to life with a fresh attempt budget; return their ids.
 
-        ``None``: up to ``limit`` of the queue's dead letters, the oldest first.
+        Args:
+            ids: None: up to ``limit`` of the queue's dead letters, the oldest first.
+            limit: how many, without ``ids``.
+            shares: what partitions are declared to be due, as in :meth:`enqueue`.
         """
 
     @abstractmethod
@@ -242,6 +274,14 @@ class Engine(ABC):
     def job(self, job_id: str) -> JobInfo | None:
         """Return a job that is ready, scheduled or leased; None if there is none."""
 
+    @classmethod
+    def each_job(cls, engines: Sequence[Engine], job_id: str) -> list[JobInfo | None]:
+        """Do :meth:`job` for engines of this class that share one place."""
+        return [engine.job(job_id) for engine in engines]
+
     @abstractmethod
-    def dead_letters(self, ids: Sequence[str]) -> list[NewJob]:
-        """Return dead letters, in the order of ``ids``, as the jobs they were when they came in."""
+    def dead_letters(self, ids: Sequence[str] | None = None, *, limit: int = 1000) -> list[NewJob]:
+        """Return dead letters as the jobs they were when they came in.
+
+        In the order of ``ids``; None: up to ``limit`` of the queue's, the oldest first.
+        """

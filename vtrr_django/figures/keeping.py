@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from vtrr_django.domain.histogram import Histogram
 from vtrr_django.domain.job import PartitionStats, QueueStats
 from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
 from vtrr_django.engines.sql.known import MOST_KEYS
+from vtrr_django.engines.sql.patience import BRIEF, patience
 from vtrr_django.engines.sql.store import Cursor, Row, Store, marks
 from vtrr_django.exceptions import StoreUnavailable
 from vtrr_django.figures.recorder import (
@@ -24,6 +25,7 @@ from vtrr_django.figures.recorder import (
     Tenant,
 )
 from vtrr_django.figures.statements import (
+    ADD_ATTEMPT,
     ADD_MINUTE,
     ADD_TENANTS,
     MICROSECOND,
@@ -33,6 +35,8 @@ from vtrr_django.figures.statements import (
     TOTALS,
 )
 from vtrr_django.figures.trimming import trim
+
+T = TypeVar("T")
 
 MINUTE: Final = timedelta(minutes=1)
 TENANT_STEP: Final = timedelta(minutes=5)
@@ -94,19 +98,45 @@ class Keeper:
         """
         if told.counted.is_idle and not told.beat and self._add_idle(told):
             return None
-        deadline = time.monotonic() + _PATIENCE
+        minute, is_first = self._until_done(lambda cursor: self._add(cursor, told), _PATIENCE)
+        return minute if is_first else None
+
+    def _until_done(self, work: Callable[[Cursor], T | None], seconds: float) -> T:
+        """Do ``work`` in a transaction, again while it returns None: another process writes.
+
+        Raises:
+            StoreUnavailable: that one does so for too long.
+        """
+        deadline = time.monotonic() + seconds
         while True:
             # Not durable: a database that crashes takes no more along than a process does.
-            found = self.store.transact(lambda cursor: self._add(cursor, told), durable=False)
+            found = self.store.transact(work, durable=False)
             if found is not None:
-                minute, is_first = found
-                return minute if is_first else None
+                return found
             if time.monotonic() >= deadline:
                 raise StoreUnavailable(
                     f"figures of queue {self.name} are being written by another process for more "
-                    f"than {_PATIENCE:.0f} s; what was counted is kept for the next time"
+                    f"than {seconds:g} s"
                 )
             time.sleep(random.uniform(0.0, _LONGEST_PAUSE))  # noqa: S311 - spreads writers only
+
+    def note_resumed(self) -> None:
+        """Note that jobs which waited may run from now on, so that nobody is to blame for before.
+
+        It waits for no other writer for long: whoever lets jobs go on has done so already.
+
+        Raises:
+            StoreUnavailable: it was not noted.
+        """
+        with patience(BRIEF):
+            self._until_done(self._note_resumed, BRIEF)
+
+    def _note_resumed(self, cursor: Cursor) -> bool | None:
+        row = self._lock(cursor)
+        if row is None:
+            return None
+        self._change_totals(cursor, Counted(), {"resumed_at": row[0]})
+        return True
 
     def _add_idle(self, told: Told) -> bool:
         """Note that a worker is alive, if there is no more to say; it locks no common row."""
@@ -149,6 +179,7 @@ class Keeper:
             ADD_MINUTE.run(cursor, [(self.name, minute, *figures, "")])
         if counted.tenants:
             self._add_tenants(cursor, _floor(now, TENANT_STEP), counted.tenants)
+        self._add_attempts(cursor, now, counted)
         self._see(cursor, now, told)
         return minute, is_first
 
@@ -162,14 +193,17 @@ class Keeper:
 
         rows = found(dialect.lock_skip)
         if not rows and not found(""):
-            columns = ("queue", *COUNTERS, "waits", "runs")
-            cursor.run(
-                f"{dialect.insert_new} {TOTALS} ({', '.join(columns)}) "
-                f"VALUES {marks(columns)}{dialect.ignore_conflict}",
-                [self.name, *(0 for _ in COUNTERS), "", ""],
-            )
+            self._begin_totals(cursor)
             rows = found(dialect.lock_skip)
         return rows[0] if rows else None
+
+    def _begin_totals(self, cursor: Cursor) -> None:
+        dialect, columns = cursor.dialect, ("queue", *COUNTERS, "waits", "runs")
+        cursor.run(
+            f"{dialect.insert_new} {TOTALS} ({', '.join(columns)}) "
+            f"VALUES {marks(columns)}{dialect.ignore_conflict}",
+            [self.name, *(0 for _ in COUNTERS), "", ""],
+        )
 
     def _change_totals(self, cursor: Cursor, counted: Counted, values: Mapping[str, Any]) -> None:
         counts = {name: n for name in COUNTERS if (n := getattr(counted, name))}
@@ -211,6 +245,20 @@ class Keeper:
                     *(one.worker_seconds, _merged(known.get(key, ""), one.waits)),
                 )
                 for key, one in sorted(apart.items())
+            ],
+        )
+
+    def _add_attempts(self, cursor: Cursor, now: int, counted: Counted) -> None:
+        """Write down what went wrong, at the times of the database's clock."""
+        here = time.monotonic()
+        cursor.run_each(
+            ADD_ATTEMPT,
+            [
+                (
+                    *(self.name, one.job_id, now - round((here - one.at) * 1_000_000)),
+                    *(one.worker_id, one.error_class[:255], one.reason),
+                )
+                for one in counted.attempts
             ],
         )
 

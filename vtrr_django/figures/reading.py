@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from django.db.models import Sum
+from django.db.models import Case, Sum, When
 
 from vtrr_django.domain.histogram import Histogram
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.known import MOST_KEYS
 from vtrr_django.engines.sql.models import (
+    FailedAttempt,
     PartitionSample,
     QueueSample,
     QueueTotals,
@@ -30,6 +31,10 @@ ALIVE: Final = timedelta(seconds=60)
 """A worker that was seen within this time is alive. It says so every ten seconds."""
 
 
+MOST_ATTEMPTS: Final = 20
+"""Failed attempts of one job that are told."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
     """What has happened on a queue since it exists.
@@ -42,6 +47,7 @@ class Totals:
         reclaimed_at: the last look for leases that ran out, exact to about half a minute.
         beat_at: the last one that Celery's beat asked for.
         unknown_at: the last time a job was put back because its worker had no such task.
+        resumed_at: the last time a pause was ended, or a limit set.
         now: the database's time.
     """
 
@@ -52,6 +58,7 @@ class Totals:
     reclaimed_at: datetime | None
     beat_at: datetime | None
     unknown_at: datetime | None
+    resumed_at: datetime | None
     now: datetime
 
 
@@ -108,6 +115,7 @@ class Reader:
             reclaimed_at=row.reclaimed_at,
             beat_at=row.beat_at,
             unknown_at=row.unknown_at,
+            resumed_at=row.resumed_at,
             now=from_microseconds(self.store.now()),
         )
 
@@ -160,17 +168,31 @@ class Reader:
 
         The database sums it up, however many partitions there are.
         """
-        samples, of_all = self._samples(past), Sum("worker_seconds")
-        total = self.store.persist(partial(samples.aggregate, sum=of_all))["sum"]
-        seconds: dict[str, float] = {}
-        for rows in _of(partition_keys, samples):
-            sums = rows.order_by().values_list("partition_key").annotate(sum=of_all)
+        samples, of_all = self._samples(past).order_by(), Sum("worker_seconds")
+        keys = list(dict.fromkeys(partition_keys))
+        if not keys:
+            found = self.store.persist(lambda: samples.aggregate(sum=of_all))
+            return {}, found["sum"] or 0.0
+        told, more = keys[:MOST_KEYS], keys[MOST_KEYS:]
+        # One walk for both: the rows of all others are summed up under no name.
+        name = Case(When(partition_key__in=told, then="partition_key"))
+        sums = samples.annotate(name=name).values_list("name").annotate(sum=of_all)
+        seconds: dict[Any, float] = self.store.persist(partial(dict, sums))
+        total = sum(seconds.values(), 0.0)
+        seconds.pop(None, None)
+        for rows in _of(more, samples):
+            sums = rows.values_list("partition_key").annotate(sum=of_all)
             seconds |= self.store.persist(partial(dict, sums))
-        return seconds, total or 0.0
+        return seconds, total
 
     def _samples(self, past: timedelta) -> Any:
         first = floor(from_microseconds(self.store.now()) - past, TENANT_STEP)
         return self._rows(PartitionSample).filter(at__gte=first)
+
+    def attempts(self, job_id: str) -> list[FailedAttempt]:
+        """Return the newest attempts of a job that went wrong and were not its last one."""
+        newest = self._rows(FailedAttempt).filter(job_id=job_id).order_by("-at", "-pk")
+        return self.store.persist(lambda: list(newest[:MOST_ATTEMPTS]))
 
     def workers(self) -> list[SeenWorker]:
         """Return the workers of the last day, those first that were seen last."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakSet
 
 from vtrr_django.domain.histogram import Histogram, bucket_of
 from vtrr_django.domain.job import (
+    LEASE_TIMEOUT,
     UNKNOWN_TASK,
     LeasedJob,
     Outcome,
@@ -30,6 +31,9 @@ MOST_PARTITIONS: Final = 1000
 
 MOST_WORKERS: Final = 500
 """Workers that are told apart, in one process and in the table."""
+
+MOST_ATTEMPTS: Final = 50
+"""Failed attempts that one process tells about each time, the newest."""
 
 _MOST_HELD = 20_000
 _HELD_PAST_ITS_END = 3600.0
@@ -55,6 +59,28 @@ class Tenant:
         self.waits.merge(other.waits)
 
 
+class Attempt(NamedTuple):
+    """An attempt that went wrong, after which its job was to run again.
+
+    Attributes:
+        job_id: the job.
+        at: when, by this process's monotonic clock.
+        worker_id: who ran it; "": unknown.
+        error_class: dotted name of the exception's class, "" if there was none.
+        reason: for people.
+    """
+
+    job_id: str
+    at: float
+    worker_id: str
+    error_class: str
+    reason: str
+
+
+def _no_attempts() -> deque[Attempt]:
+    return deque(maxlen=MOST_ATTEMPTS)
+
+
 COUNTERS: Final = (
     *("leases", "completed", "failed", "retried", "snoozed", "released", "reclaimed", "refused"),
 )
@@ -70,6 +96,7 @@ class Counted:
         runs: how long jobs ran.
         tenants: by partition key, or ``REST``.
         workers: leases by worker id.
+        attempts: the newest that went wrong.
         looked: whether somebody looked for leases that ran out.
         unknown: whether a job was put back because a worker had no such task.
     """
@@ -86,6 +113,7 @@ class Counted:
     runs: Histogram = field(default_factory=Histogram)
     tenants: dict[str, Tenant] = field(default_factory=dict)
     workers: dict[str, int] = field(default_factory=dict)
+    attempts: deque[Attempt] = field(default_factory=_no_attempts)
     looked: bool = False
     unknown: bool = False
 
@@ -125,6 +153,7 @@ class Counted:
             self.tenant(key).merge(tenant)
         for worker_id, leases in other.workers.items():
             self.got(worker_id, leases)
+        self.attempts.extend(other.attempts)
         self.looked = self.looked or other.looked
         self.unknown = self.unknown or other.unknown
 
@@ -235,7 +264,8 @@ class Recorder:
                 if ran > charged:
                     self._counted.tenant(key).worker_seconds += ran - charged
                     charged = ran
-                self._held[renewal.token] = key, worker_id, since, until, charged
+                token = renewal.new_token or renewal.token
+                self._held[token] = key, worker_id, since, until, charged
 
     def finished(self, outcomes: Sequence[Outcome], done: Sequence[bool]) -> None:
         """Count the ends of leases, and how long their jobs ran."""
@@ -266,17 +296,21 @@ class Recorder:
                     runs.counts[bucket_of(ran)] += 1
                     runs.total += ran
                 _count_end(kind, counted, tenant)
-                if kind is _SNOOZE and outcome.reason == UNKNOWN_TASK:
-                    counted.unknown = True
+                if kind is not _ACK:
+                    _note_reason(outcome, counted, now, "" if held is None else held[1])
 
     def reclaimed(self, jobs: Sequence[Reclaimed]) -> None:
         """Count leases that ran out, and the dead letters they became."""
+        now = time.monotonic()
         with self._lock:
             counted = self._counted
             counted.reclaimed += len(jobs)
             for job in jobs:
                 if job.dead:
                     _count_end(OutcomeKind.FAIL, counted, counted.tenant(job.partition_key))
+                else:
+                    lost = Attempt(job.job_id, now, "", LEASE_TIMEOUT, "its lease ran out")
+                    counted.attempts.append(lost)
 
     def looked(self) -> None:
         """Note that somebody looked for leases that ran out."""
@@ -304,6 +338,14 @@ class Recorder:
         now = time.monotonic()
         with self._lock:
             return Counter(held[1] for held in self._held.values() if held[3] >= now)
+
+
+def _note_reason(outcome: Outcome, counted: Counted, now: float, worker_id: str) -> None:
+    if outcome.kind is OutcomeKind.RETRY:
+        told = outcome.error_class, outcome.reason
+        counted.attempts.append(Attempt(outcome.job_id, now, worker_id, *told))
+    elif outcome.kind is _SNOOZE and outcome.reason == UNKNOWN_TASK:
+        counted.unknown = True
 
 
 def _count_end(kind: OutcomeKind, counted: Counted, tenant: Tenant | None) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from vtrr_django.engines.sql.models import (
+    FailedAttempt,
     PartitionSample,
     QueueSample,
     QueueTotals,
@@ -19,6 +20,7 @@ TOTALS: Final = QueueTotals._meta.db_table
 MINUTES: Final = QueueSample._meta.db_table
 TENANTS: Final = PartitionSample._meta.db_table
 WORKERS: Final = WorkerSighting._meta.db_table
+ATTEMPTS: Final = FailedAttempt._meta.db_table
 
 MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -116,4 +118,9 @@ SEE_WORKERS: Final = Addition(
     replaced=("seen_at", "holding"),
     kept=("leased_at",),
     fixed=("started_at",),
+)
+
+ADD_ATTEMPT: Final = (
+    f"INSERT INTO {ATTEMPTS} (queue, job_id, at, worker_id, error_class, reason) "
+    "VALUES (%s, %s, %s, %s, %s, %s)"
 )

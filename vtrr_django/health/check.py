@@ -49,8 +49,7 @@ def check_health(queues: Iterable[Queue] | None = None) -> HealthReport:
     """
     try:
         chosen = all_queues() if queues is None else list(queues)
-        looker = Looker()
-        looks = [looker.look(queue) for queue in chosen]
+        looks = Looker().look_all(chosen)
     except ConfigurationError as error:
         wrong = Finding(id="settings", status="critical", sentence=str(error))
         return HealthReport(queues=(), findings=(wrong,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,7 +11,7 @@ from vtrr_django.domain.durations import duration
 from vtrr_django.domain.job import PartitionStats, QueueStats
 from vtrr_django.figures.reading import ALIVE, SeenWorker, Totals
 from vtrr_django.health.looking import Look
-from vtrr_django.health.report import Finding, Status
+from vtrr_django.health.report import Fact, Finding, Status
 
 STALL_SECONDS: Final = 60.0
 """How long a worker may take nothing while jobs wait that it could take.
@@ -28,6 +29,15 @@ _NAMED = 3
 
 def judge_workers(look: Look, depth: QueueStats, totals: Totals) -> Finding:
     """Return whether somebody takes the jobs of a queue."""
+    facts: dict[str, Fact] = {
+        "alive": len(look.workers),
+        "leased_at": totals.leased_at,
+        "silent_seconds": _since_last_lease(totals),
+    }
+    return replace(_judged(look, depth, totals), facts=facts)
+
+
+def _judged(look: Look, depth: QueueStats, totals: Totals) -> Finding:
     count = len(look.workers)
     seen = f"{count:,} {'worker is' if count == 1 else 'workers are'} alive{_last_lease(totals)}"
     if depth.paused:
@@ -37,7 +47,7 @@ def judge_workers(look: Look, depth: QueueStats, totals: Totals) -> Finding:
     if not depth.ready:
         return _finding("ok", f"{seen}; no job is ready")
     if not count:
-        return _unattended(look, depth)
+        return _unattended(look, depth, totals)
     idle = _idle(look, totals) if depth.oldest_wait_seconds > STALL_SECONDS else []
     if not idle:
         return _finding("ok", seen)
@@ -58,14 +68,14 @@ def _clueless(look: Look, totals: Totals) -> Finding:
     )
 
 
-def _unattended(look: Look, depth: QueueStats) -> Finding:
+def _unattended(look: Look, depth: QueueStats, totals: Totals) -> Finding:
     """Judge a queue with ready jobs whose workers were not seen."""
     missing = f"no worker was seen for {duration(ALIVE.total_seconds())}"
     patience = look.queue.config.health_max_wait
     oldest = depth.oldest_wait_seconds
     if patience is not None and oldest <= patience:
         return _finding("ok", f"{missing}; no job has waited for longer than HEALTH_MAX_WAIT")
-    waits = [look.waited(one) for one in _runnable(look)]
+    waits = [waited_in_vain(look.waited(one), totals) for one in runnable(look)]
     if not waits:
         return _finding("ok", f"{missing}; all that waits is of tenants paused or at their limit")
     late = max(waits) > max(STALL_SECONDS, patience or 0.0)
@@ -81,19 +91,21 @@ def _stalled(
     look: Look, depth: QueueStats, totals: Totals, idle: list[SeenWorker]
 ) -> Finding | None:
     """Judge workers that took nothing while jobs waited; None: they are not to blame."""
-    runnable = [one for one in _runnable(look) if look.waited(one) > STALL_SECONDS]
+    ready = [
+        one for one in runnable(look) if waited_in_vain(look.waited(one), totals) > STALL_SECONDS
+    ]
     celery = look.queue.config.celery_queue
     if depth.leased or _is_recent(totals.leased_at, totals):
         # Others take jobs. Whether there is one left for this worker is certain only of tenants
         # without a limit, and who gets a trigger is the broker's choice.
         if celery is not None:
             return None
-        runnable = [one for one in runnable if one.limit is None]
+        ready = [one for one in ready if one.limit is None]
         holders = {job.worker_id for job in look.first("leased", _MOST_LEASES)}
         idle = [worker for worker in idle if worker.worker_id not in holders]
-    if not runnable or not idle:
+    if not ready or not idle:
         return None
-    longest = max(look.waited(one) for one in runnable)
+    longest = max(waited_in_vain(look.waited(one), totals) for one in ready)
     since = min(_idle_seconds(worker, totals) for worker in idle)
     cure = (
         "restart it if that goes on"
@@ -114,7 +126,10 @@ def _idle(look: Look, totals: Totals) -> list[SeenWorker]:
         return []
     # A station of Celery has an id for each queue: what they share is the process.
     whole = look.queue.config.celery_queue is None
-    busy = {_who(worker_id, whole=whole) for worker_id in look.busy(totals.now - ALIVE)}
+    holders = look.busy(totals.now - ALIVE)
+    if holders is None:
+        return []  # they may be at work for a queue whose database does not answer
+    busy = {_who(worker_id, whole=whole) for worker_id in holders}
     return [worker for worker in idle if _who(worker.worker_id, whole=whole) not in busy]
 
 
@@ -123,9 +138,22 @@ def _who(worker_id: str, *, whole: bool) -> str:
 
 
 def _last_lease(totals: Totals) -> str:
-    if totals.leased_at is None:
-        return ""
-    return f", the last lease was {duration((totals.now - totals.leased_at).total_seconds())} ago"
+    seconds = _since_last_lease(totals)
+    return "" if seconds is None else f", the last lease was {duration(seconds)} ago"
+
+
+def _since_last_lease(totals: Totals) -> float | None:
+    return None if totals.leased_at is None else (totals.now - totals.leased_at).total_seconds()
+
+
+def waited_in_vain(seconds: float, totals: Totals) -> float:
+    """Return for how long a job that has waited so many seconds could have been taken.
+
+    A job of a tenant, or a queue, that was paused or at its limit could not.
+    """
+    if totals.resumed_at is None:
+        return seconds
+    return max(0.0, min(seconds, (totals.now - totals.resumed_at).total_seconds()))
 
 
 def _is_recent(moment: datetime | None, totals: Totals) -> bool:
@@ -136,13 +164,9 @@ def _idle_seconds(worker: SeenWorker, totals: Totals) -> float:
     return (totals.now - (worker.leased_at or worker.started_at)).total_seconds()
 
 
-def _runnable(look: Look) -> list[PartitionStats]:
+def runnable(look: Look) -> list[PartitionStats]:
     """Return partitions whose next job may run now."""
-    return [
-        one
-        for one in look.waiting
-        if not one.paused and (one.limit is None or one.leased < one.limit)
-    ]
+    return [one for one in look.waiting if one.may_run]
 
 
 def _named(workers: Iterable[SeenWorker]) -> str:

@@ -6,14 +6,16 @@ import enum
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from vtrr_django.worker.handing import HandIn
 from vtrr_django.worker.heartbeat import Keeper
 from vtrr_django.worker.heartbeat_file import HeartbeatFile, Watched
-from vtrr_django.worker.lanes import Lane, Lease, Tally
+from vtrr_django.worker.lanes import Lane, Lease, Tally, by_store
 from vtrr_django.worker.limits import Watchdog
-from vtrr_django.worker.logs import FIRST_PAUSE, LONGEST_PAUSE, call_hook, job_extra, logger
+from vtrr_django.worker.logs import call_hook, job_extra, logger
 from vtrr_django.worker.process import WorkerError
 from vtrr_django.worker.rota import Rota
 from vtrr_django.worker.run import Runner
@@ -82,10 +84,27 @@ class Crew:
             extra=self._extra,
         )
         self._watchdog = Watchdog(self._on_overdue, plan.hooks, plan.worker_id)
-        self._keeper = Keeper(self.lanes, self.rota, plan.hooks, plan.worker_id)
-        self._upkeep = Upkeep(
-            self.lanes, self.rota, plan.hooks, plan.worker_id, prune_last=plan.burst
-        )
+        self._stores = by_store(self.lanes)
+        self._keepers = [
+            Keeper(lanes, self.rota, plan.hooks, plan.worker_id, self._named("vtrr-keeper", lanes))
+            for lanes in self._stores
+        ]
+        self._upkeeps = [
+            Upkeep(
+                lanes,
+                self.rota,
+                plan.hooks,
+                plan.worker_id,
+                prune_last=plan.burst,
+                name=self._named("vtrr-upkeep", lanes),
+            )
+            for lanes in self._stores
+        ]
+        watches = {
+            lane: keeper.watch
+            for lanes, keeper in zip(self._stores, self._keepers, strict=True)
+            for lane in lanes
+        }
         runner = Runner(plan.worker_id, self._watchdog, plan.hooks)
         self._slots = [
             Slot(
@@ -93,21 +112,31 @@ class Crew:
                 rota=self.rota,
                 runner=runner,
                 hooks=plan.hooks,
-                watch=self._keeper.watch,
+                watch=lambda lane: watches[lane](),
                 on_exit=self._on_exit,
                 worker_id=plan.worker_id,
             )
             for number in range(plan.concurrency)
         ]
-        self._keeper.slots = self._slots
+        for keeper in self._keepers:
+            keeper.slots = self._slots
+        self._hand_ins: list[HandIn] | None = None
         self._exited: set[Slot] = set()
         self._failure: BaseException | None = None
         self._stop_asked = False
         self._starting: threading.Thread | None = None
         self._deadline: float | None = None
-        self._reported = (0, time.monotonic())
+        self._reported = (0, 0, time.monotonic())
         self.aborted = False
         self.wants_replacing = False
+
+    def _named(self, what: str, lanes: Sequence[Lane]) -> str:
+        """Return the name of a store's thread: of the only one, or with the store's first queue."""
+        return what if len(self._stores) == 1 else f"{what}-{lanes[0].name}"
+
+    @property
+    def _helpers(self) -> list[Keeper | Upkeep | Watchdog]:
+        return [*self._keepers, *self._upkeeps, self._watchdog]
 
     @property
     def tally(self) -> Tally:
@@ -125,7 +154,7 @@ class Crew:
         try:
             while True:
                 try:
-                    self._start_threads()
+                    self._start([*self._helpers, *self._slots])
                     self._supervise()
                     self._hand_in_rest()
                     break
@@ -166,8 +195,8 @@ class Crew:
 
     # -- the supervising thread ----------------------------------------------------
 
-    def _start_threads(self) -> None:
-        for thread in (self._watchdog, self._keeper, self._upkeep, *self._slots):
+    def _start(self, threads: Iterable[threading.Thread]) -> None:
+        for thread in threads:
             if thread is self._starting:
                 # Ctrl-C came in the midst of start(): the thread is on its way, most likely.
                 deadline = time.monotonic() + START_SECONDS
@@ -203,7 +232,7 @@ class Crew:
         """Return the threads that have to make progress."""
         # One that has ended is missed only if it failed.
         slots = [slot for slot in self._slots if slot not in self._exited or self._failure]
-        return [self._keeper, self._upkeep, self._watchdog, *slots]
+        return [*self._helpers, *slots]
 
     def _patience(self) -> float:
         if self._deadline is None:
@@ -235,7 +264,8 @@ class Crew:
 
     def _stop_leasing(self) -> None:
         self.rota.stop()
-        self._keeper.kick()
+        for keeper in self._keepers:
+            keeper.kick()
 
     def _is_drained(self) -> bool:
         """Whether every slot has ended, except those whose job cannot be ended."""
@@ -245,72 +275,85 @@ class Crew:
         return sum(slot.running is not None for slot in self._slots)
 
     def _report(self) -> None:
-        done, at = self._reported
+        done_before, put_off_before, at = self._reported
         now = time.monotonic()
         if now - at < PROGRESS_INTERVAL:
             return
-        total, running = self.tally.jobs, self._running()
-        if total > done or running:
+        tally, running = self.tally, self._running()
+        # Snoozed, or their task is not known here: whatever became of these, they are not done.
+        put_off = tally.snoozed
+        done = tally.jobs - put_off
+        if done > done_before or put_off > put_off_before or running:
             logger.info(
-                "worker %s: %d jobs done, %d running, %.1f jobs/s",
+                "worker %s: %d jobs done, %d running, %.1f jobs/s%s",
                 self._plan.worker_id,
-                total,
+                done,
                 running,
-                (total - done) / (now - at),
+                (done - done_before) / (now - at),
+                f"; put off {put_off} times" if put_off else "",
                 extra=self._extra,
             )
-        self._reported = (total, now)
+        self._reported = (done, put_off, now)
 
     # -- the end -------------------------------------------------------------------
 
     def _hand_in_rest(self) -> None:
-        """Try until the store has taken every outcome, or until their leases have run out."""
+        """Wait until the stores have taken every outcome, or until their leases have run out."""
         if self.aborted:
             return
         for slot in self._slots:  # one that is stuck does not hand in by itself
-            left_behind = slot.take_back()
-            if left_behind:
-                self._hand_in(left_behind[0].lane, left_behind)
-        pause = FIRST_PAUSE
-        longest = max(lane.config.lease_seconds for lane in self.lanes)
-        deadline = time.monotonic() + longest
-        while not self.aborted and not self._hand_in_kept():
+            if left_behind := slot.take_back():
+                left_behind[0].lane.keep(left_behind)
+        if self._hand_ins is None:  # Ctrl-C may bring us here again
+            self._hand_ins = [
+                HandIn(
+                    lanes,
+                    self._plan.hooks,
+                    self._plan.worker_id,
+                    partial(self.mailbox.put, Order.EXITED),
+                    self._named("vtrr-hand-in", lanes),
+                )
+                for lanes in self._stores
+                if any(lane.kept for lane in lanes)
+            ]
+        self._start(self._hand_ins)
+        deadline = time.monotonic() + max(lane.config.lease_seconds for lane in self.lanes)
+        while not self.aborted and not all(one.done for one in self._hand_ins):
             left = deadline - time.monotonic()
             if left <= 0:
                 logger.error(
                     "the store did not take %d outcomes before their leases ran out: these jobs "
                     "run again",
-                    sum(lane.kept for lane in self.lanes),
+                    sum(lease.outcome is not None for lane in self.lanes for lease in lane.held()),
                     extra=self._extra,
                 )
-                return
-            if self._next_order(min(pause, left)) is Order.ABORT:
+                break
+            if self._next_order(left) is Order.ABORT:
                 self.aborted = True
-            pause = min(LONGEST_PAUSE, pause * 2)
-
-    def _hand_in_kept(self) -> bool:
-        """Hand in what the lanes keep; tell whether nothing is left."""
-        for lane in self.lanes:
-            if lane.kept:
-                self._hand_in(lane, [])
-        return not any(lane.kept for lane in self.lanes)
-
-    def _hand_in(self, lane: Lane, ended: list[Lease]) -> None:
-        try:
-            lane.exchange(ended, 0, stale=True)
-        except Exception:  # noqa: BLE001 - the lane keeps them
-            logger.debug("handing in failed", exc_info=True, extra=self._extra)
+        for one in self._hand_ins:
+            one.give_up()
 
     def _abort(self) -> None:
         """Release every lease that is still held, within ``ABORT_SECONDS``."""
         self.aborted = True
         self._stop_leasing()
-        helper = threading.Thread(target=self._release_held, name="vtrr-abort", daemon=True)
-        helper.start()
-        helper.join(ABORT_SECONDS)
+        helpers = [
+            threading.Thread(
+                target=self._release_held,
+                args=(lanes,),
+                name=self._named("vtrr-abort", lanes),
+                daemon=True,
+            )
+            for lanes in self._stores
+        ]
+        for helper in helpers:
+            helper.start()
+        deadline = time.monotonic() + ABORT_SECONDS
+        for helper in helpers:
+            helper.join(max(0.0, deadline - time.monotonic()))
 
-    def _release_held(self) -> None:
-        for lane in self.lanes:
+    def _release_held(self, lanes: Sequence[Lane]) -> None:
+        for lane in lanes:
             extra = {**self._extra, "queue": lane.name}
             try:
                 released = lane.release_held()
@@ -329,11 +372,10 @@ class Crew:
     def _end_threads(self) -> None:
         """Let all threads end; those that hang in the store or in a job are left behind."""
         self.rota.stop()
-        helpers = (self._keeper, self._upkeep, self._watchdog)
-        for helper in helpers:
+        for helper in self._helpers:
             helper.end()
         deadline = time.monotonic() + (JOIN_SECONDS if not self.aborted else JOIN_ABORTED_SECONDS)
         exited = [slot for slot in self._slots if slot in self._exited]
-        for thread in (*exited, *helpers):
+        for thread in (*exited, *self._helpers):
             if thread.ident is not None:  # it was started
                 thread.join(max(0.0, deadline - time.monotonic()))

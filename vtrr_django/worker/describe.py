@@ -10,6 +10,9 @@ MAX_REASON = 1_000
 MAX_ERROR_CLASS = 255
 MAX_TRACEBACK = 50_000
 
+RETRY_ASKED = "the job asked for a retry"
+"""The reason where there was no exception."""
+
 # PostgreSQL refuses NUL in text; no database encodes lone surrogates.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _OWN_MODULES = "vtrr_django."
@@ -57,6 +60,22 @@ def format_traceback(exc: BaseException) -> str:
     except BaseException as failure:  # noqa: BLE001 - as in reason(); also RecursionError, MemoryError
         text = f"(the traceback cannot be formatted: {type(failure).__name__})\n{reason(exc)}\n"
     return storable(text, MAX_TRACEBACK)
+
+
+def format_frames(exc: BaseException) -> str:
+    """Return where an exception and those before it came from, without what they say.
+
+    For logs: their texts may quote anything, a payload or an address with its password.
+    """
+    told: list[str] = []
+    seen: set[int] = set()
+    one: BaseException | None = exc
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        frames = "".join(traceback.format_tb(one.__traceback__))
+        told.append(f"Traceback (most recent call last):\n{frames}{error_class(one)}\n")
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return storable("\n".join(reversed(told)), MAX_TRACEBACK)
 
 
 def _job_frames(frames: TracebackType | None) -> TracebackType | None:

@@ -1,4 +1,4 @@
-"""The keeper: renews the leases this process holds and gives back what it holds up."""
+"""The keepers: renew the leases this process holds and give back what it holds up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from vtrr_django.domain.job import Renewal
 from vtrr_django.worker.lanes import Lane, Lease, count_released
@@ -82,20 +82,27 @@ def _runtime(lease: Lease, now: float) -> float:
 
 
 class Keeper(threading.Thread):
-    """The thread that looks after leases while slots run jobs.
+    """The thread that looks after the leases of one store while slots run jobs.
 
     Args:
-        lanes: whose leases to renew.
+        lanes: those of the store, whose leases to renew.
         rota: told of jobs given back; when it stops, all jobs that wait are given back.
         hooks: of the worker.
         worker_id: of the worker.
+        name: of the thread.
     """
 
     def __init__(
-        self, lanes: Sequence[Lane], rota: Rota, hooks: WorkerHooks, worker_id: str
+        self,
+        lanes: Sequence[Lane],
+        rota: Rota,
+        hooks: WorkerHooks,
+        worker_id: str,
+        name: str = "vtrr-keeper",
     ) -> None:
-        super().__init__(name="vtrr-keeper", daemon=True)
+        super().__init__(name=name, daemon=True)
         now = time.monotonic()
+        self._lanes = frozenset(lanes)
         self._beats = [Beat(lane, hooks, now) for lane in lanes]
         self._rota = rota
         self._hooks = hooks
@@ -140,7 +147,7 @@ class Keeper(threading.Thread):
 
     def _round(self) -> float:
         """Do what is due; return the seconds until the next round."""
-        for slot in self.slots:
+        for slot in self._own_slots():
             if slot.deadline <= time.monotonic() or self._rota.stopping:
                 self._give_back(slot)
         for beat in self._beats:
@@ -148,12 +155,16 @@ class Keeper(threading.Thread):
                 beat.renew(time.monotonic())
         # Slots set their deadline before they read _watching, so none is overlooked.
         self._watching = False
-        breakups = [slot.deadline for slot in self.slots if slot.waiting or slot.done]
+        breakups = [slot.deadline for slot in self._own_slots() if slot.waiting or slot.done]
         due = min(breakups, default=math.inf)
         self._watching = due < math.inf
         now = time.monotonic()
         beats = min(beat.due for beat in self._beats) - now
         return max(SHORTEST_PAUSE, min(due - now, beats, LONGEST_WAIT))
+
+    def _own_slots(self) -> Iterator[Slot]:
+        """Return the slots whose jobs are from this store."""
+        return (slot for slot in self.slots if slot.lane in self._lanes)
 
     def _give_back(self, slot: Slot) -> None:
         leases = slot.take_back()

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind
@@ -289,10 +289,26 @@ class Lane:
         self._settle(held, outcomes, answers)
         return sum(lease.outcome is None for lease in held)
 
+    def keep(self, ended: Iterable[Lease]) -> None:
+        """Have outcomes go with the next call."""
+        self._kept.extend(ended)
+
     @property
     def kept(self) -> int:
         """How many outcomes wait for the store."""
         return len(self._kept) + len(self._suspects)
+
+
+def by_store(lanes: Iterable[Lane]) -> list[list[Lane]]:
+    """Return the lanes, those together whose stores, or databases of history, are the same.
+
+    What looks after lanes has a thread for each of these, for a store may hang: it holds up
+    its own queues, and no other's lease runs out meanwhile.
+    """
+    stores: dict[Hashable, list[Lane]] = {}
+    for lane in lanes:
+        stores.setdefault((lane.config.place, lane.config.database), []).append(lane)
+    return list(stores.values())
 
 
 def count_released(ended: Iterable[Lease]) -> int:

@@ -3,20 +3,21 @@
 A soft limit raises ``SoftTimeLimitExceeded`` in the running thread, between two of its
 bytecodes: it cannot interrupt a C call such as ``time.sleep`` or a read from a socket, and
 it may hit a library in the middle of something; in a finalizer (``__del__``) or a callback of the
-garbage collector it is lost, as any exception there. A hard limit cannot end a thread at all:
-the job is written off (its lease is left to run out) and the process is asked to replace
-itself.
+garbage collector it is lost, as any exception there. A coroutine that runs for the thread is
+cancelled instead, at its next ``await``, and ends in ``SoftTimeLimitExceeded``. A hard limit cannot
+end a thread at all: the job is written off (its lease is left to run out) and the process is asked
+to replace itself.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 import time
 from collections.abc import Callable
 
 from vtrr_django.exceptions import SoftTimeLimitExceeded
+from vtrr_django.worker import coroutines
 from vtrr_django.worker.context import TaskContext
 from vtrr_django.worker.lanes import Lease
 from vtrr_django.worker.logs import call_hook
@@ -25,15 +26,6 @@ from vtrr_django.worker.source import Runnable, WorkerHooks
 LONGEST_WAIT = 3600.0
 NOT_YET = 0.01
 """Seconds until the next look at a job whose limit passed before its first instruction."""
-
-JUMPS = 10
-"""One is enough for a pending exception to be raised."""
-
-# By subscript, for a function object of our own: the attribute is shared with other callers,
-# and those who pass a c_long would fail over these argtypes.
-_set_async_exc = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
-_set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
-_set_async_exc.restype = ctypes.c_int
 
 
 class Guard:
@@ -55,6 +47,7 @@ class Guard:
         "_fired",
         "_lock",
         "_open",
+        "_outer",
         "_thread",
         "hard_at",
         "lease",
@@ -74,6 +67,7 @@ class Guard:
         self.soft_at = math.inf if soft is None else now + soft
         self.hard_at = math.inf if hard is None else now + hard
         self._thread = threading.get_ident()
+        self._outer = coroutines.depth()
         self._lock = threading.RLock()
         self._open = self._closed = self._fired = False
 
@@ -109,7 +103,7 @@ class Guard:
         with self._lock:
             self._closed = True
         if self._fired:
-            for _ in range(JUMPS):
+            for _ in range(coroutines.JUMPS):
                 pass
 
     def fire_soft(self, now: float) -> None:
@@ -121,7 +115,7 @@ class Guard:
             self.soft_at = math.inf
             if not self._closed:
                 self._fired = True
-                _set_async_exc(self._thread, ctypes.py_object(self._exception))
+                coroutines.interrupt(self._thread, self._exception, self._outer)
 
     def write_off(self) -> bool:
         """Mark the job as overdue; False: it ended just in time."""

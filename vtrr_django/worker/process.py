@@ -30,6 +30,21 @@ def default_worker_id() -> str:
     return host[: MAX_WORKER_ID_LENGTH - len(tail)] + tail
 
 
+_own = (0, "")
+
+
+def own_worker_id() -> str:
+    """Return who this process is where it leases by hand: the same name for every call.
+
+    A forked process has a name of its own.
+    """
+    global _own  # noqa: PLW0603 - there is one process
+    pid, name = _own
+    if pid != os.getpid():
+        _own = pid, name = os.getpid(), default_worker_id()
+    return name
+
+
 def replace_process() -> NoReturn:
     """Start this process anew, with the same command line, pid and environment.
 

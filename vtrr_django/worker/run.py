@@ -25,7 +25,8 @@ from vtrr_django.worker.source import JobSource, Runnable, WorkerHooks
 UNKNOWN_TASK_DELAY = 5.0
 MAX_NAMES_SAID = 1000
 
-_DEATHS = (SystemExit, KeyboardInterrupt, GeneratorExit)
+DEATHS = (SystemExit, KeyboardInterrupt, GeneratorExit)
+"""What counts as the death of the worker, and is never retried."""
 
 
 class Runner:
@@ -156,7 +157,11 @@ class Runner:
         """Return the outcome of a job that becomes a dead letter."""
         reason = reason or describe.reason(exc)
         logger.error(
-            "job %s failed: %s", lease.job.id, reason, exc_info=exc, extra=self._extra(lease.job)
+            "job %s failed: %s",
+            lease.job.id,
+            reason,
+            exc_info=exc,
+            extra=self._extra_raised(lease.job, exc),
         )
         return outcome_of(OutcomeKind.FAIL, lease, reason=reason, exc=exc)
 
@@ -164,13 +169,13 @@ class Runner:
         self, exc: BaseException | None, lease: Lease, delay: float, reason: str = ""
     ) -> Outcome:
         if not reason:
-            reason = describe.reason(exc) if exc is not None else "the job asked for a retry"
+            reason = describe.reason(exc) if exc is not None else describe.RETRY_ASKED
         logger.warning(
             "job %s is retried in %.1f s: %s",
             lease.job.id,
             delay,
             reason,
-            extra=self._extra(lease.job),
+            extra=self._extra_raised(lease.job, exc),
         )
         return outcome_of(OutcomeKind.RETRY, lease, delay=delay, reason=reason, exc=exc)
 
@@ -213,6 +218,11 @@ class Runner:
     def _extra(self, job: LeasedJob) -> dict[str, str]:
         return job_extra(job, self._worker_id)
 
+    def _extra_raised(self, job: LeasedJob, exc: BaseException | None) -> dict[str, str]:
+        """Return the ``extra`` of a record that quotes what a task has raised."""
+        raised = "" if exc is None else describe.error_class(exc)
+        return {**self._extra(job), "error_class": raised}
+
     def debug_ended(self, lease: Lease, outcome: Outcome | None) -> None:
         """Log the end of one job at DEBUG."""
         logger.log(
@@ -250,5 +260,5 @@ def outcome_of(
 def is_death(exc: BaseException) -> bool:
     """Return whether an exception counts as the death of the worker."""
     if isinstance(exc, BaseExceptionGroup):
-        return exc.subgroup(_DEATHS) is not None
-    return isinstance(exc, _DEATHS)
+        return exc.subgroup(DEATHS) is not None
+    return isinstance(exc, DEATHS)

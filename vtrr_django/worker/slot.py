@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from vtrr_django.worker.lanes import Lease, count_released
+from vtrr_django.worker.lanes import Lane, Lease, count_released
 from vtrr_django.worker.logs import call_hook, job_extra, logger
 from vtrr_django.worker.rota import Rota, Seat, Turn
 from vtrr_django.worker.run import Runner
@@ -35,7 +35,7 @@ class Slot(threading.Thread):
         rota: gives turns.
         runner: runs jobs.
         hooks: of the worker.
-        watch: called when a batch of several jobs begins.
+        watch: called with the lane when a batch of several of its jobs begins.
         on_exit: called last, with the exception that ended the thread or None.
     """
 
@@ -46,7 +46,7 @@ class Slot(threading.Thread):
         rota: Rota,
         runner: Runner,
         hooks: WorkerHooks,
-        watch: Callable[[], None],
+        watch: Callable[[Lane], None],
         on_exit: Callable[[Slot, BaseException | None], None],
         worker_id: str,
     ) -> None:
@@ -59,6 +59,8 @@ class Slot(threading.Thread):
         self._worker_id = worker_id
         self._seat = Seat()
         self._stale = True
+        self.lane: Lane | None = None
+        """Where the last batch came from: a slot hands it in before it turns to another."""
         self.waiting: deque[Lease] = deque()
         self.done: deque[Lease] = deque()
         self.deadline = math.inf
@@ -101,12 +103,13 @@ class Slot(threading.Thread):
 
     def _run_batch(self, leases: list[Lease], turn: Turn) -> None:
         self._seat.ran = True
+        self.lane = turn.flow.lane
         self.waiting.extend(leases)
         began = now = time.monotonic()
         deadline = math.inf
         if len(leases) > 1:
             self.deadline = deadline = now + BATCH_SECONDS
-            self._watch()
+            self._watch(self.lane)
         waiting, done, rota = self.waiting, self.done, self._rota
         debug = logger.isEnabledFor(logging.DEBUG)
         while waiting and now < deadline and not rota.stopping:

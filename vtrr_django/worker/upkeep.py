@@ -1,6 +1,7 @@
-"""Upkeep: reclaiming leases, writing history and figures, trimming, in a thread of its own.
+"""Upkeep: reclaiming leases, writing history and figures, trimming, in threads of its own.
 
-Not in the thread that supervises, so that a hung store keeps no signal waiting.
+Not in the thread that supervises, so that a hung store keeps no signal waiting; and one for
+each store, so that it keeps no other queue waiting.
 """
 
 from __future__ import annotations
@@ -65,15 +66,16 @@ class Chore:
 
 
 class Upkeep(threading.Thread):
-    """The thread that does the chores of all lanes.
+    """The thread that does the chores of the lanes of one store.
 
     Args:
-        lanes: the sources.
+        lanes: those of the store.
         rota: told of jobs that came back.
         hooks: of the worker.
         worker_id: of the worker.
         prune_last: whether to prune once more at the end, for bursts that end before the
             first time. History and figures are written at the end in any case.
+        name: of the thread.
     """
 
     def __init__(
@@ -84,8 +86,9 @@ class Upkeep(threading.Thread):
         worker_id: str,
         *,
         prune_last: bool,
+        name: str = "vtrr-upkeep",
     ) -> None:
-        super().__init__(name="vtrr-upkeep", daemon=True)
+        super().__init__(name=name, daemon=True)
         self._rota = rota
         self._hooks = hooks
         self._worker_id = worker_id

@@ -41,12 +41,9 @@ def fill_figures(scale: float) -> None:
         QueueSample.objects.bulk_create(minutes, batch_size=500)
         samples = _samples(dice, name, now, [one.dump() for one in histograms])
         PartitionSample.objects.bulk_create(samples, batch_size=500)
-        QueueTotals.objects.create(
-            queue=name,
-            waits=histograms[0].dump(),
-            runs=histograms[1].dump(),
-            **dict.fromkeys(COUNTERS, round(COMPLETED * scale)),
-        )
+        totals = {"waits": histograms[0].dump(), "runs": histograms[1].dump()}
+        totals |= dict.fromkeys(COUNTERS, round(COMPLETED * scale))
+        QueueTotals.objects.update_or_create(queue=name, defaults=totals)
         day: list[Any] = [now - n * KEPT / _SEEN for n in range(_SEEN)]
         WorkerSighting.objects.bulk_create(
             WorkerSighting(queue=name, worker_id=worker(n), started_at=at, seen_at=at, jobs=900)

@@ -120,11 +120,12 @@ def _walk_list(visitor: Visitor, model: Any, moment: str, tenants: list[str]) ->
 def _lists(model: Any, moment: str, tenants: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield what a list is asked for, under a name."""
     row, child = model.objects.earliest("seq"), model.objects.filter(parent_id__isnull=False)
-    task, now = QUEUES[LARGEST].tasks[0], timezone.now()
+    task = QUEUES[LARGEST].tasks[0]
+    now = timezone.localtime(getattr(model.objects.latest("seq"), moment))
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     day = {f"{moment}__{part}": str(getattr(now, part)) for part in ("year", "month", "day")}
     month = {name: value for name, value in day.items() if "day" not in name}
-    first = getattr(row, moment)
+    first = timezone.localtime(getattr(row, moment))
     oldest = {f"{moment}__{part}": str(getattr(first, part)) for part in ("year", "month")}
     half = model.objects.aggregate(seq=Avg("seq"))["seq"]
     middle = model.objects.filter(seq__gte=half).earliest("seq")
@@ -144,7 +145,15 @@ def _lists(model: Any, moment: str, tenants: list[str]) -> Iterator[tuple[str, d
         "queue and old task, halfway": {"queue": LARGEST, "task": OLD_TASK, **place},
         "partition": {"partition": tenants[0]},
         "small partition": {"partition": tenants[-1]},
+        "partition and task": {"partition": tenants[0], "task": task},
         "partition and old task": {"partition": tenants[0], "task": OLD_TASK},
+        "small partition and task": {"partition": tenants[-1], "task": task},
+        "partition, queue and old task": {
+            "partition": tenants[0],
+            "queue": LARGEST,
+            "task": OLD_TASK,
+        },
+        "parent and task": {"parent": child.latest("seq").parent_id, "task": task},
         "parent": {"parent": child.latest("seq").parent_id},
         "year": {f"{moment}__year": str(now.year)},
         "year, halfway": {f"{moment}__year": str(now.year), **place},
@@ -164,6 +173,8 @@ def _lists(model: Any, moment: str, tenants: list[str]) -> Iterator[tuple[str, d
         "search nothing": {"q": "no such thing"},
         "search in queue": {"q": tenants[0], "queue": LARGEST},
         "search task in month": {"q": task, **month},
+        "search task in partition": {"q": task, "partition": tenants[0]},
+        "search partition and task": {"q": tenants[0], "task": task},
         "search partition in oldest month": {"q": tenants[0], **oldest},
     }.items()
     for name, days in {"today": 0, "past 7 days": 7, "past 30 days": 30}.items():
@@ -200,16 +211,21 @@ def _page_of(queue: str, job_id: str) -> str:
 
 def _walk_asking(visitor: Visitor) -> None:
     """Ask to do things with dead letters, without doing them."""
+    newest = timezone.localtime(FailedJob.objects.latest("seq").failed_at)
+    month = {"failed_at__year": str(newest.year), "failed_at__month": str(newest.month)}
+    common = {"task": QUEUES[LARGEST].tasks[0], "error_class": ERRORS[0][0]}
     for name, query in {
         "all": {},
         "a queue": {"queue": LARGEST},
         "a task": {"task": QUEUES[LARGEST].tasks[0]},
         "an old error class": {"error_class": OLD_ERROR},
         "searched": {"q": QUEUES[LARGEST].tasks[0]},
-        "a month": {
-            "failed_at__year": str(timezone.now().year),
-            "failed_at__month": str(timezone.now().month),
-        },
+        "a month": month,
+        "a task and an error class": common,
+        "a queue, a task, an error class": {"queue": LARGEST, **common},
+        "a partition": {"partition": "tenant-00000"},
+        "a partition and a task": {"partition": "tenant-00000", "task": common["task"]},
+        "by everything": {"queue": LARGEST, "partition": "tenant-00000", **common},
     }.items():
         visitor.post(f"requeue {name}?", f"{FAILED}?{urlencode(query)}", asked("requeue"))
     for action in ("copy", "discard"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from celery import Task
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 
@@ -93,6 +96,7 @@ def _raise(self: Any, label: str, what: str) -> None:
         "Ignore": Ignore,
         "Reject": lambda: Reject("no"),
         "Requeue": lambda: Reject("later", requeue=True),
+        "ValidationError": lambda: ours.ValidationError("args[0]", "expected better"),
     }
     error = exceptions[what]()
     raise error
@@ -102,6 +106,21 @@ def _retry(self: Any, label: str, countdown: float, throw: bool = True) -> None:
     self.retry(countdown=countdown, throw=throw)
 
 
+def _retry_twice(self: Any, label: str) -> None:
+    self.retry(countdown=0.1, throw=False)
+    self.retry(countdown=0.1)
+
+
+def _retry_and_raise(self: Any, label: str) -> None:
+    self.retry(countdown=0.1, throw=False)
+    raise Wanted(label)
+
+
+def _retry_delivered_twice(self: Any, label: str) -> None:
+    """Ask for a retry, and have its message delivered twice."""
+    self.retry(countdown=0, throw=False).sig.apply_async()
+
+
 def _wait_and_retry(self: Any, label: str, flag: str) -> None:
     _wait_for(self, label, flag)
     self.retry(countdown=0)
@@ -109,6 +128,37 @@ def _wait_and_retry(self: Any, label: str, flag: str) -> None:
 
 def _retry_or_raise(self: Any, label: str, max_retries: int = 1) -> None:
     raise self.retry(exc=Wanted(label), countdown=0, max_retries=max_retries)
+
+
+def _limit_at_the_end(self: Any, label: str) -> None:
+    """Have Celery's soft limit come in the moment in which the lease ends."""
+    engine = self.vtrr_queue.engine
+    finish = engine.finish_and_lease
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        del engine.finish_and_lease
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.01)  # its handler runs here
+        except SoftTimeLimitExceeded:
+            say("limit", label, "raised")
+            raise
+        say("limit", label, "kept out")
+        return finish(*args, **kwargs)
+
+    engine.finish_and_lease = interrupted
+
+
+def _hang_upkeep(self: Any, label: str, flag: str) -> None:
+    """Wait, while what writes the history hangs."""
+
+    def hang(*args: Any) -> int:
+        say("hangs", label)
+        _wait_for(self, label, flag)
+        return 0
+
+    self.vtrr_queue.engine.archive = hang
+    _wait_for(self, label, flag)
 
 
 def _snooze_once(self: Any, label: str, flag: str) -> None:
@@ -125,17 +175,103 @@ _STEPS = {
     "stubborn": _stubborn,
     "raise": _raise,
     "retry": _retry,
+    "retry twice": _retry_twice,
+    "retry and raise": _retry_and_raise,
     "wait and retry": _wait_and_retry,
     "retry or raise": _retry_or_raise,
+    "retry delivered twice": _retry_delivered_twice,
     "snooze once": _snooze_once,
+    "hang upkeep": _hang_upkeep,
+    "limit at the end": _limit_at_the_end,
     "kill": lambda self, label: os.kill(os.getpid(), signal.SIGKILL),
     "pid": lambda self, label: say("pid", os.getpid(), os.getppid()),
+}
+
+
+async def act_async(self: Any, label: str, *steps: Any) -> None:
+    """Do a step as :func:`act` does, in a coroutine."""
+    await asyncio.sleep(0)
+    request = self.request
+    say("start", label, request.retries, request.vtrr_timeouts, request.vtrr_job.id)
+    number = request.retries + request.vtrr_timeouts
+    step, *more = steps[min(number, len(steps) - 1)] if steps else ["end"]
+    if step in _ASYNC_STEPS:
+        await _ASYNC_STEPS[step](self, label, *more)
+    else:
+        _STEPS[step](self, label, *more)
+    say("end", label)
+
+
+async def _async_sleep(self: Any, label: str, seconds: float) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        await sync_to_async(say)("cleaned", label)
+
+
+async def _async_patient(self: Any, label: str) -> None:
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        say("soft", label)
+
+
+async def _async_stubborn(self: Any, label: str) -> None:
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            say("soft", label)
+
+
+async def _async_retry(self: Any, label: str) -> None:
+    try:
+        raise self.retry(exc=Wanted(label), countdown=0.1)
+    finally:
+        await asyncio.sleep(0)
+        say("cleaned", label)
+
+
+async def _async_request(self: Any, label: str) -> None:
+    """Ask for the job's id everywhere a coroutine may come to be."""
+
+    def look() -> str:
+        return str(self.request.vtrr_job.id)
+
+    async def look_later() -> str:
+        await asyncio.sleep(0)
+        return look()
+
+    seen = await asyncio.gather(look_later(), sync_to_async(look)(), asyncio.to_thread(look))
+    threads = {await sync_to_async(threading.get_ident)(), threading.get_ident()}
+    say("seen", label, sorted(set(seen)), len(threads))
+
+
+async def _async_cancelled(self: Any, label: str) -> None:
+    raise asyncio.CancelledError
+
+
+_ASYNC_STEPS: dict[str, Any] = {
+    "sleep": _async_sleep,
+    "patient": _async_patient,
+    "stubborn": _async_stubborn,
+    "retry and clean up": _async_retry,
+    "request": _async_request,
+    "cancelled": _async_cancelled,
 }
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "auto": {"autoretry_for": (Wanted,), "retry_kwargs": {"max_retries": 2, "countdown": 0}},
+    "always": {
+        "autoretry_for": (BaseException,),
+        "retry_kwargs": {"max_retries": 5, "countdown": 0},
+    },
+    "never": {"max_retries": 0},
     "limits": {"soft_time_limit": 1, "time_limit": 3},
+    "async": {},
+    "asyncauto": {"autoretry_for": (Wanted,), "retry_kwargs": {"max_retries": 2, "countdown": 0}},
+    "asynclimits": {"soft_time_limit": 1, "time_limit": 3},
     "woven": {"base": Woven},
     "late": {"acks_late": True, "reject_on_worker_lost": True},
 }
@@ -143,12 +279,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def _declare(queue: str) -> Any:
-    def task(self: Any, label: str, *steps: Any) -> None:
+    def sync_task(self: Any, label: str, *steps: Any) -> None:
         act(self, label, *steps)
 
+    async def async_task(self: Any, label: str, *steps: Any) -> None:
+        await act_async(self, label, *steps)
+
+    kind = queue.partition("-")[0]
+    task: Any = async_task if kind.startswith("async") else sync_task
     task.__qualname__ = task.__name__ = f"do_{queue.replace('-', '_')}"
     task.__module__ = plan.run  # so that the task of another run has another name
-    kind = queue.partition("-")[0]
     return get_queue(plan.name_of(queue)).task(**OPTIONS.get(kind, {}))(task)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sqlite3
+import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from tests.commands.importing.calling import (
     apply,
@@ -20,12 +25,16 @@ from tests.commands.importing.calling import (
     sqlite_only,
 )
 from tests.commands.importing.conftest import MakeQueue
-from tests.commands.importing.files import File
+from tests.commands.importing.files import File, envelope
 from tests.contract.stores import Store
 from tests.races.processes import Crew
-from tests.races.waiting import until
+from tests.races.threads import together
+from tests.races.waiting import PATIENCE, until
 from vtrr_django import Queue
+from vtrr_django.contrib.liteworks.takeover import TakeOver
+from vtrr_django.models import ImportedJob
 
+NOUNS = {"jobs": "waiting job", "failed_jobs": "dead letter", "completed_jobs": "completed job"}
 ROLES = "tests.commands.importing.roles"
 
 
@@ -52,6 +61,7 @@ def test_what_ran_here_does_not_come_back_though_history_forgot_it(
     file.add("failed_jobs", {})
     apply(file)
     assert [job.id for job in drain(queue)] == ids
+    store.age(queue.name)
     queue.prune()
     history = store.history(queue.name)
     assert (len(history["completed"]), history["failed"]) == (retention, [])
@@ -78,13 +88,81 @@ def test_what_was_purged_comes_back_when_asked_for(queue: Queue, file: File) -> 
 def test_a_job_that_completed_in_liteworks_since_is_not_taken_over_twice(
     store: Store, queue: Queue, file: File
 ) -> None:
-    [job_id] = file.jobs({})
+    [job_id] = file.jobs({"created_at": 7})
     apply(file)
     with closing(sqlite3.connect(file.path)) as raw, raw:
         raw.execute("DELETE FROM jobs")
-    file.add("completed_jobs", {"id": job_id})
+    file.add("completed_jobs", {"id": job_id, "created_at": 7})
     assert "0 waiting jobs, 0 dead letters, 0 completed jobs" in apply(file)
     assert store.history(queue.name)["completed"] == []
+
+
+@pytest.mark.parametrize("table", ["jobs", "failed_jobs", "completed_jobs"])
+@pytest.mark.parametrize("run", [True, False], ids=["gone", "here"])
+def test_another_file_of_the_same_name_loses_nothing(
+    store: Store, make_queue: MakeQueue, tmp_path: Path, table: str, run: bool
+) -> None:
+    """Both number their jobs from 1; even what these are to do is the same."""
+    queue = make_queue(COMPLETED_RETENTION=1, FAILED_RETENTION=0)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    first, second = File(tmp_path / "a"), File(tmp_path / "b")
+    first.add(table, {"id": 1, "created_at": 7}, {"id": 2, "created_at": 8})
+    second.add(table, {"id": 1, "created_at": 9}, {"id": 2, "created_at": 8})
+    apply(first)
+    if run:
+        drain(queue)
+        store.age(queue.name)
+        queue.prune()
+    for arguments in ([], ["--again"]):
+        told = refusal(second, *arguments)
+        assert f"{table} row 1 (id 1 (int)): expected the job that was taken over as" in told
+        assert "'emails-1'" in told
+        assert "tell the files apart with --source" in told
+        assert "'emails-2'" not in told
+    whole = apply(second, "--source=others")
+    assert f"2 {NOUNS[table]}s" in whole
+    assert imported(queue) == {"emails-1", "emails-2", "others-1", "others-2"}
+
+
+@pytest.mark.parametrize("table", ["jobs", "failed_jobs", "completed_jobs"])
+def test_files_whose_ids_are_no_mere_numbers_are_told_apart_too(
+    store: Store, queue: Queue, tmp_path: Path, table: str
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    first, second = File(tmp_path / "a", "q.db"), File(tmp_path / "b", "q.db")
+    first.add(table, {"id": "text"}, {"id": "more", "parent_id": "text"})
+    second.add(
+        table,
+        {"id": "text", "payload": envelope("other")},
+        {"id": "less", "parent_id": "text", "payload": envelope("other")},
+        {"id": 3, "parent_id": "less", "payload": envelope("other")},
+    )
+    apply(first)
+    for arguments in ([], ["--source=b"]):
+        told = refusal(second, *arguments)
+        assert f"{table} row 1 (id 'text'): expected the job that was taken over as 'text'" in told
+        assert "--source, and where ids are no mere numbers with --prefix-ids too" in told
+    options = ["--source=b", "--prefix-ids"]
+    assert f"3 {NOUNS[table]}s" in apply(second, *options)
+    assert f"0 {NOUNS[table]}s" in apply(second, *options)
+    assert imported(queue) == {"text", "more", "b-text", "b-less", "b-3"}
+    ended = [row for rows in store.history(queue.name).values() for row in rows]
+    parents = {row["id"]: row["parent_id"] for row in ended}
+    parents |= {job.id: job.parent_id for job in drain(queue)}
+    theirs = {"b-text": None, "b-less": "b-text", "b-3": "b-less"}
+    assert parents == {"text": None, "more": "text"} | theirs
+
+
+def test_what_was_taken_over_before_files_were_told_apart_is_known_by_its_id(
+    queue: Queue, file: File
+) -> None:
+    file.jobs({})
+    apply(file)
+    ImportedJob.objects.using(queue.config.database).update(mark="")
+    drain(queue)
+    assert "0 waiting jobs" in apply(file)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +213,50 @@ def test_several_at_once(
     assert [job.id for job in drain(queue)] == ids
     assert [row["id"] for row in store.history(queue.name)["failed"]] == letters
     assert imported(queue) == {*ids, *letters}
+
+
+@shared
+def test_of_two_at_once_each_counts_what_it_has_taken_over(
+    store: Store, queue: Queue, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = file.jobs(*[{}] * 150)
+    letters = file.add("failed_jobs", *[{}] * 50)
+    for name in ("_fates_of_jobs", "_fates_of_ended"):
+        meeting(name, queue, monkeypatch)
+    told = together(*[lambda: apply(file)] * 2)
+    assert [job.id for job in drain(queue)] == ids
+    assert [row["id"] for row in store.history(queue.name)["failed"]] == letters
+    assert imported(queue) == {*ids, *letters}
+    counts = [
+        re.findall(r"([0-9]+) (waiting job|dead letter)", one.split("into")[1]) for one in told
+    ]
+    sums = Counter[str]()
+    for count, noun in (one for both in counts for one in both):
+        sums[noun] += int(count)
+    assert sums == {"waiting job": 150, "dead letter": 50}
+
+
+def meeting(name: str, queue: Queue, patch: pytest.MonkeyPatch) -> None:
+    """Have two threads that take over go on when both have read, before one of them writes."""
+    read, apply_all = getattr(TakeOver, name), TakeOver.apply
+    barrier, comes = threading.Barrier(2), set[int]()
+
+    def applied(self: TakeOver) -> Any:
+        comes.add(threading.get_ident())
+        return apply_all(self)
+
+    def wrapped(*args: Any) -> Any:
+        found = read(*args)
+        connection, me = connections[queue.config.database], threading.get_ident()
+        if connection.in_atomic_block and connection.vendor == "sqlite":
+            return found  # who writes there reads alone
+        if me in comes:
+            comes.remove(me)
+            barrier.wait(PATIENCE)
+        return found
+
+    patch.setattr(TakeOver, name, wrapped)
+    patch.setattr(TakeOver, "apply", applied)
 
 
 @sqlite_only

@@ -218,3 +218,14 @@ def test_from_the_command_line(tmp_path: Path, transactional_db: None) -> None:
     ended = manage.run(tmp_path, "vtrr_import_liteworks", str(tmp_path / "no.db"))
     assert ended.status == 1
     assert ended.err.startswith("CommandError: expected")
+
+
+def test_many_large_rows_are_taken_over(store: Store, queue: Queue, file: File) -> None:
+    """MariaDB takes no statement over 16 MiB, unless told otherwise."""
+    large = {"payload": envelope("x" * 900_000)}
+    ids = {table: file.add(table, *[large] * 20) for table in ("jobs", "failed_jobs")}
+    apply(file)
+    assert sorted(store.live(queue.name)) == sorted(ids["jobs"])
+    failed = store.history(queue.name)["failed"]
+    assert [row["id"] for row in failed] == ids["failed_jobs"]
+    assert min(len(row["payload"]) for row in failed) > 900_000

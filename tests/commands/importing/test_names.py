@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError
 
 from tests.commands.importing.calling import (
     apply,
     call,
     drain,
+    imported,
     is_empty,
     refusal,
     sqlite_only,
@@ -19,6 +23,7 @@ from tests.commands.importing.files import File, SendEmail, envelope
 from tests.contract.stores import Store
 from vtrr_django import Queue
 from vtrr_django.domain.job import MAX_ID_LENGTH
+from vtrr_django.domain.values import describe
 
 
 def test_a_msg_id_that_is_known_here_stands_for_the_job(
@@ -120,7 +125,7 @@ def test_an_id_of_a_different_job_here_is_refused(store: Store, queue: Queue, fi
     queue.publish(SendEmail("other"), id="mine")
     file.jobs({"id": "mine"}, {})
     told = refusal(file)
-    assert "jobs (id 'mine'): expected id 'mine' to be new or to be this very job" in told
+    assert "jobs row 1 (id 'mine'): expected id 'mine' to be new or to be this very job" in told
     assert len(store.live(queue.name)) == 1
     assert "1 waiting job" in apply(file, "--skip-unreadable")
 
@@ -130,3 +135,78 @@ def test_two_waiting_jobs_of_one_id_are_refused(store: Store, queue: Queue, file
     file.jobs({"id": "twice"}, {"id": "twice"})
     assert refusal(file).count("expected it to be unique in jobs") == 2
     assert is_empty(store, queue)
+
+
+# -- two ids that would be one here ----------------------------------------------------
+
+TABLES = ["jobs", "failed_jobs", "completed_jobs"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("ids", [(17, "emails-17"), ("emails-17", 17)], ids=str)
+def test_two_ids_that_would_be_one_are_told_before_anything_is_written(
+    store: Store, queue: Queue, file: File, table: str, ids: tuple[int | str, ...]
+) -> None:
+    file.add(table, *({"id": one, "payload": envelope(str(one))} for one in ids), {"id": "own"})
+    for arguments in ([], ["--apply"]):
+        with pytest.raises(CommandError) as error:
+            call(file, *arguments)
+        told = str(error.value)
+        assert f"{table} row 2 (id {describe(ids[1])}): id: expected ids that stay" in told
+        assert "'emails-17', which another row of this file becomes; give another name" in told
+        assert "1 row left out" in told
+    assert is_empty(store, queue)
+    apply(file, "--skip-unreadable")
+    assert imported(queue) == {"emails-17", "own"}
+    apply(file, "--skip-unreadable")
+    history = store.history(queue.name)
+    jobs = [(job.id, job.kwargs["to"]) for job in drain(queue)]
+    for row in (*history["failed"], *history["completed"]):
+        jobs.append((row["id"], json.loads(row["payload"])["kwargs"]["to"]))
+    assert dict(jobs) == {"emails-17": str(ids[0]), "own": "a@b.c"}
+    assert len(jobs) == 2
+
+
+def test_another_name_keeps_two_ids_different(queue: Queue, file: File) -> None:
+    file.jobs({"id": 17}, {"id": "emails-17"})
+    assert "2 waiting jobs" in apply(file, "--source=mails")
+    assert [job.id for job in drain(queue)] == ["mails-17", "emails-17"]
+
+
+def test_ids_of_several_tables_that_would_be_one(store: Store, queue: Queue, file: File) -> None:
+    """What has the same id in the file, too, is the same job, as ever."""
+    file.jobs({"id": 17})
+    file.add("failed_jobs", {"id": "emails-17"}, {"id": 17, "payload": envelope("old")})
+    file.add("completed_jobs", {"id": "17", "payload": envelope("older")})
+    told = refusal(file)
+    assert "failed_jobs row 1 (id 'emails-17')" in told
+    assert "1 row left out" in told
+    assert "1 waiting job, 1 dead letter, 1 completed job" in apply(file, "--skip-unreadable")
+    assert list(store.live(queue.name)) == ["emails-17"]
+
+
+@sqlite_only
+def test_an_id_that_is_the_digest_of_another_one(queue: Queue, file: File) -> None:
+    file.jobs({"id": "with space"})
+    apply(file)
+    [job] = drain(queue)
+    file.jobs({"id": job.id, "payload": envelope("other")})
+    assert f"expected ids that stay different, got {job.id[:40]!r}"[:-1] in refusal(file)
+
+
+@sqlite_only
+def test_a_row_that_is_refused_for_another_reason_takes_no_id(queue: Queue, file: File) -> None:
+    file.jobs({"id": 17, "msg_id": "m", "parent_id": b"\xff"}, {"id": "emails-17", "msg_id": "m"})
+    told = refusal(file)
+    assert "jobs row 1 (id 17 (int)): parent_id" in told
+    assert "1 row left out" in told
+    apply(file, "--skip-unreadable")
+    assert [(job.id, job.msg_id) for job in drain(queue)] == [("emails-17", "m")]
+
+
+@sqlite_only
+def test_a_file_whose_name_is_no_text(queue: Queue, tmp_path: Path) -> None:
+    file = File(tmp_path, os.fsdecode(b"\xff.db"))
+    file.jobs({"id": 17}, {"id": "own"})
+    apply(file)
+    assert len(drain(queue)) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tracemalloc
 from collections.abc import Callable
@@ -94,8 +95,9 @@ def test_ten_thousand_jobs_in_bounded_memory(store: Store, queue: Queue, file: F
         lambda path: path.write_text("SELECT 1"),
         lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096),
         lambda path: path.symlink_to("nowhere"),
+        os.mkfifo,
     ],
-    ids=["missing", "empty", "directory", "text", "damaged", "dangling"],
+    ids=["missing", "empty", "directory", "text", "damaged", "dangling", "pipe"],
 )
 @sqlite_only
 def test_what_is_no_file_of_sqlite(

@@ -11,6 +11,7 @@ const MOST_PARTITIONS = 100;
 const MOST_FIGURES = 6; // queues of the list whose plots are fetched in one look
 const MOST_REQUEUED = 1_000; // in one request, as the API has it
 const LINES = 6; // partitions with a colour of their own
+const LONGEST_LINES = 10; // partitions of which a minute keeps how many jobs waited
 const KEPT = "vtrr-secret";
 const NOTHING = "–";
 
@@ -24,6 +25,19 @@ const filled = (one, attributes, children) => {
   one.append(...children);
   return one;
 };
+
+// What nobody sees, or what turns its surroundings, is escaped: else a name could look like another.
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+
+const visible = (text) => text.replace(UNSEEN, (char, at) => {
+  const before = text[at - 1] ?? "", isEdge = at === 0 || at + char.length === text.length;
+  if (char === " ") return isEdge || before === " " ? "\u2423" : char;
+  // Within a word these choose its letters' forms, in Persian or in an emoji.
+  if (/[\u200c\u200d]/.test(char) && !isEdge && !/[\u200c\u200d]/.test(before)) return char;
+  const code = char.codePointAt(0).toString(16);
+  const [letter, digits] = code.length <= 2 ? ["x", 2] : code.length <= 4 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.padStart(digits, "0")}`;
+});
 
 const make = (tag, attributes = {}, ...children) =>
   filled(document.createElement(tag), attributes, children);

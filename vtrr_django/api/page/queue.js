@@ -46,6 +46,10 @@ const task = named("Task", (row) => row.task_name);
 const partition = named("Partition", (row) => keyName(row.partition_key));
 const ago = (head, of) => figure(head, (row) => `${duration(age(of(row)))} ago`);
 
+// How many jobs of a partition were ready; null: nobody looked, or its line was not kept.
+const waited = ({ ready, waiting }, key) => ready === null ? null
+  : waiting[key] ?? (Object.keys(waiting).length < LONGEST_LINES ? 0 : null);
+
 const queuePage = {
   name: "",
   row: null, // of the list
@@ -122,7 +126,9 @@ const queuePage = {
     for (const show of this.facts) show(row);
     this.ended.show(minutes, ended(minutes), endedInWords(minutes), "a minute");
     this.waiting.show(minutes, this.lines(minutes), "Ready jobs at each minute: those who waited "
-      + "most, and all others together. A gap: nobody looked.", "ready");
+      + `most, and all others together. Of a minute the ${LONGEST_LINES} longest lines are kept: the `
+      + "jobs of a partition that was not among them are with all others, and its own number is "
+      + "not known. A gap: nobody looked.", "ready");
     this.partitions.show(partitions);
     this.failures.show(row.recent_failures);
     this.runs.show(row.recent_runs);
@@ -150,9 +156,9 @@ const queuePage = {
     this.slots = this.slots.map((key) => (longest.includes(key) ? key : fresh.shift() ?? null));
     const series = [...this.slots.entries()].filter(([, key]) => key !== null).map(
       ([slot, key]) => ({
-        label: keyName(key),
+        label: visible(keyName(key)),
         css: `s${slot + 1}`,
-        values: minutes.map((one) => (one.ready === null ? null : one.waiting[key] ?? 0)),
+        values: minutes.map((one) => waited(one, key)),
       }));
     const rest = minutes.map((one, index) => one.ready === null ? null
       : Math.max(0, one.ready - series.reduce((sum, { values }) => sum + values[index], 0)));

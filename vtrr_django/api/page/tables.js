@@ -18,8 +18,9 @@ const named = (head, of, css = "") => ({
   make(cell) {
     const shown = cell.appendChild(make("bdi", { dir: "auto" }));
     return (row) => {
-      say(shown, of(row));
-      mark(shown, "title", of(row).length > 20 ? of(row) : null);
+      const name = visible(of(row));
+      say(shown, name);
+      mark(shown, "title", name.length > 20 ? name : null);
     };
   },
 });

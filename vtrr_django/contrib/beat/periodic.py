@@ -12,8 +12,8 @@ from django.apps import apps
 from django.utils.module_loading import import_string
 
 from vtrr_django.contrib.beat.enqueue import enqueue
-from vtrr_django.contrib.beat.plan import UPKEEP
 from vtrr_django.contrib.celery import reclaim
+from vtrr_django.domain.chores import UPKEEP
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues

@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from vtrr_django.contrib.celery import reclaim
 from vtrr_django.contrib.celery.broker import RECLAIM_PRIORITY
+from vtrr_django.domain.chores import UPKEEP
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues
-
-UPKEEP: Final = "vtrr_queue.upkeep"
-"""The Celery task for all queues that Celery does not run."""
 
 UPKEEP_INTERVAL: Final = 60.0
 

@@ -7,7 +7,8 @@ when a worker is free, and a message that is lost loses no job: the jobs are in 
 - ``dispatch``: declaring the Celery tasks, and how many triggers are sent when.
 - ``broker``: counting and sending messages.
 - ``task``: the Celery task class; ``request``: what the worker's parent process does.
-- ``running``: one trigger from lease to end; ``station``: what a pool process keeps.
+- ``running``: one trigger from lease to end; ``station``: what a pool process keeps;
+  ``caretaker``: the threads that look after it.
 - ``reclaim``: the periodic task; ``plain``: :class:`VTRRQueue`.
 """
 

@@ -21,7 +21,10 @@ RETRY_POLICY: Final = {
 """A broker that is down costs a web request about half a second, not forever."""
 
 DEFAULT_VISIBILITY_TIMEOUT: Final = 3600.0
-"""Seconds; kombu's for Redis."""
+"""Seconds; kombu's for Redis, and for brokers of which nothing is known."""
+
+_VISIBILITY_OPTIONS: Final = ("visibility_timeout", "peek_lock_seconds")
+"""What transports call it; the second is Azure Service Bus."""
 
 RECLAIM_PRIORITY: Final = 9
 """On Redis the lowest priority, which has a list of its own: see :func:`waiting`."""
@@ -124,12 +127,19 @@ def _declared(connection: Any, celery_queue: str) -> int:
 def visibility_timeout(app: Any) -> float | None:
     """Return the seconds after which the broker delivers an unacked message again; None: never.
 
-    Connects to nothing.
+    What the options say, or else the transport's own default. Connects to nothing.
     """
     with app.connection_for_write() as connection:
-        if connection.transport.driver_type in {"amqp", "memory"}:
+        transport, options = connection.transport, connection.transport_options
+        if transport.driver_type in {"amqp", "memory"}:
             return None
-        options = connection.transport_options
+        channel = getattr(transport, "Channel", None)
+    for option in _VISIBILITY_OPTIONS:
+        # Redis has a number there; where the attribute is a property, another has the number.
+        for name in (f"default_{option}", option):
+            default = getattr(channel, name, None)
+            if isinstance(default, (int, float)):
+                return float(options.get(option) or default)
     return float(options.get("visibility_timeout") or DEFAULT_VISIBILITY_TIMEOUT)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-from vtrr_django import conf, events
+from vtrr_django import conf
 from vtrr_django.contrib.celery.dispatch import CeleryDispatcher
 from vtrr_django.contrib.celery.reclaim import schedule_of
 from vtrr_django.domain.config import QueueConfig
@@ -28,7 +28,7 @@ class _OwnQueue(Queue):
         self._config = config
         self._engine = engine
         self._dispatcher = CeleryDispatcher(self, app, periodic=periodic)
-        engine.on_reclaimed = lambda jobs: events.reclaimed(self, jobs)
+        engine.on_reclaimed = self._on_reclaimed
 
     @property
     def config(self) -> QueueConfig:

@@ -6,7 +6,7 @@ import mmap
 import signal
 import threading
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from billiard.exceptions import SoftTimeLimitExceeded as CelerySoftTimeLimitExceeded
 from billiard.process import current_process
@@ -14,6 +14,7 @@ from celery import signals
 from kombu.utils.compat import detect_environment
 
 from vtrr_django import exceptions
+from vtrr_django.worker import coroutines
 
 
 class SoftTimeLimitExceeded(
@@ -63,28 +64,34 @@ class SoftLimit:
     """Celery's soft limit in a prefork process, let through only while a job runs.
 
     Celery raises it by a signal, wherever the process is. In the middle of ending a lease
-    it would leave the end in doubt. The handler is Celery's but for that, and for the class
-    that it raises.
+    it would leave the end in doubt. The handler is Celery's but for that, for the class that it
+    raises, and for coroutines, which it interrupts where they run. A process has one signal, so
+    there is one of these for all its queues.
     """
 
     def __init__(self) -> None:
-        self._installed = False
         self._ours = False
         self._open = False
 
     def install(self) -> None:
         """Take the signal over; Celery installs its handler last of all when it forks."""
-        if not self._installed and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGUSR1) != self._handle:
             signal.signal(signal.SIGUSR1, self._handle)
-            self._installed = True
 
-    def enter(self) -> None:
-        """Keep the signal out from now on, until :meth:`open`: a trigger begins."""
+    def enter(self) -> tuple[bool, bool]:
+        """Keep the signal out from now on, until :meth:`open`: a trigger begins.
+
+        Returns what :meth:`leave` wants: a job may run another queue's eagerly.
+        """
+        before = self._ours, self._open
         self._ours, self._open = True, False
+        return before
 
-    def leave(self) -> None:
-        """Let other tasks have the signal again."""
-        self._ours = False
+    def leave(self, before: tuple[bool, bool]) -> None:
+        """Let those have the signal again who had it before :meth:`enter`."""
+        self._ours, self._open = before
 
     def open(self) -> None:
         """Let the signal through: the job begins."""
@@ -97,7 +104,12 @@ class SoftLimit:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._open or not self._ours:
             self._open = False
-            raise SoftTimeLimitExceeded
+            if not coroutines.interrupt_own(SoftTimeLimitExceeded):
+                raise SoftTimeLimitExceeded
+
+
+soft_limit: Final = SoftLimit()
+"""That of this process."""
 
 
 def limits_of(task: Any) -> tuple[float | None, float | None]:

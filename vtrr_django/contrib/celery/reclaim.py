@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from vtrr_django.contrib.celery.broker import RECLAIM_PRIORITY
+from vtrr_django.domain.chores import reclaim_task
 from vtrr_django.worker.logs import Outage
 from vtrr_django.worker.upkeep import PRUNE_INTERVAL
 
@@ -23,7 +24,7 @@ _lock = threading.Lock()
 
 def task_name(queue: Queue) -> str:
     """Return the name of the queue's reclaim task, which names its beat entry too."""
-    return f"vtrr_queue.reclaim.{queue.name}"
+    return reclaim_task(queue.name)
 
 
 def schedule_of(queue: Queue) -> dict[str, dict[str, Any]]:

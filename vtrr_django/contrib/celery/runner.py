@@ -9,7 +9,7 @@ from typing import Any
 from celery.exceptions import Ignore, Reject
 from celery.exceptions import Retry as CeleryRetry
 
-from vtrr_django.contrib.celery.pool import SoftLimit, is_green, is_prefork, limits_of
+from vtrr_django.contrib.celery.pool import is_green, is_prefork, limits_of, soft_limit
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind
 from vtrr_django.worker.context import TaskContext
 from vtrr_django.worker.lanes import Lease
@@ -30,20 +30,37 @@ class Run(TaskContext):
     Attributes:
         task: the Celery task, which is the function's ``self``.
         lease: the job's.
+        celery_request: of the trigger, which only its own thread finds on the task.
         raised: what the job raised; None: nothing.
+        again: the retry that was asked for: a lease has one.
+        keep: keeps the lease for it, as soon as the coroutine that asked has ended.
         kept: ``self.retry()`` sent the message of a retry run, which takes the lease over.
         gone: ``self.retry()`` found that the lease is not ours any more.
         most_retries: what the first ``self.retry(max_retries=...)`` of the run said.
     """
 
-    __slots__ = ("gone", "kept", "lease", "most_retries", "raised", "task", "worker_id")
+    __slots__ = (
+        "again",
+        "celery_request",
+        "gone",
+        "keep",
+        "kept",
+        "lease",
+        "most_retries",
+        "raised",
+        "task",
+        "worker_id",
+    )
 
     def __init__(self, body: Body, lease: Lease, worker_id: str) -> None:
         super().__init__(body, lease.job, worker_id)
         self.task = body.task
+        self.celery_request: Any = body.task.request
         self.lease = lease
         self.worker_id = worker_id
         self.raised: BaseException | None = None
+        self.again: BaseException | None = None
+        self.keep: Callable[[], BaseException] | None = None
         self.kept = False
         self.gone = False
         self.most_retries: int | None = None
@@ -78,7 +95,6 @@ class CeleryRunner(Runner):
     whatever Celery's pool does.
 
     Args:
-        soft_limit: lets Celery's soft limit through while a job runs.
         watch_limits: starts the watchdog.
     """
 
@@ -87,11 +103,9 @@ class CeleryRunner(Runner):
         worker_id: str,
         watchdog: Watchdog,
         hooks: WorkerHooks,
-        soft_limit: SoftLimit,
         watch_limits: Callable[[], None],
     ) -> None:
         super().__init__(worker_id, watchdog, hooks)
-        self._soft_limit = soft_limit
         self._watch_limits = watch_limits
         self._bodies: dict[Any, Body] = {}
 
@@ -109,7 +123,8 @@ class CeleryRunner(Runner):
     def make_context(self, runnable: Runnable, lease: Lease) -> TaskContext:
         """Return the run, and tell the Celery task's request of it."""
         assert isinstance(runnable, Body)  # noqa: S101 - resolve() made it
-        run, job, request = Run(runnable, lease, self._worker_id), lease.job, runnable.task.request
+        run, job = Run(runnable, lease, self._worker_id), lease.job
+        request = run.celery_request
         request.args, request.kwargs = job.args, job.kwargs
         request.vtrr_job, request.vtrr_timeouts = job, job.timeouts
         RUNNING.set(run)
@@ -129,11 +144,11 @@ class CeleryRunner(Runner):
         if runnable.soft_time_limit is None and runnable.time_limit is None:
             runnable.run(context, lease.job)
         elif is_prefork() and not lease.lane.config.options.get("DRAIN_SECONDS"):
-            self._soft_limit.open()
+            soft_limit.open()
             try:
                 runnable.run(context, lease.job)
             finally:
-                self._soft_limit.close()
+                soft_limit.close()
         elif is_green():
             runnable.run(context, lease.job)
         else:

@@ -6,11 +6,14 @@ import math
 import pickle
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from celery.exceptions import Ignore
 from celery.exceptions import Retry as CeleryRetry
 
+from vtrr_django.connections import lent_connections
 from vtrr_django.contrib.celery import pool
 from vtrr_django.contrib.celery.runner import RUNNING, TASK, Run
 from vtrr_django.contrib.celery.station import Station, station_of
@@ -36,24 +39,28 @@ def run_trigger(task: Any, retried: Mapping[str, Any] | None) -> None:
         task: the Celery task.
         retried: the job whose lease was kept for this run; None: lease one.
     """
-    station = station_of(task.vtrr_queue)
+    # An eager one runs in the thread of whoever enqueued, as a function that is called: it leaves
+    # no thread behind (Celery's own hooks pass over it, too).
+    eager = bool(task.request.is_eager)
+    station = station_of(task.vtrr_queue, attended=not eager)
     if pool.is_prefork():
-        station.soft_limit.install()
-    station.soft_limit.enter()
+        pool.soft_limit.install()
+    signal_was = pool.soft_limit.enter()
     tokens = TASK.set(task), RUNNING.set(None)
     try:
-        _Trigger(station, task).run(retried)
+        with lent_connections() if eager else nullcontext():
+            _Trigger(station, task, eager).run(retried)
     finally:
         TASK.reset(tokens[0])
         RUNNING.reset(tokens[1])
-        station.soft_limit.leave()
+        pool.soft_limit.leave(signal_was)
 
 
 class _Trigger:
-    def __init__(self, station: Station, task: Any) -> None:
+    def __init__(self, station: Station, task: Any, eager: bool) -> None:
         self._station = station
         self._task = task
-        self._eager = bool(task.request.is_eager)
+        self._eager = eager
         drain = station.lane.config.options.get("DRAIN_SECONDS") or 0.0
         self._drain_until = math.inf if self._eager else time.monotonic() + drain
 
@@ -66,7 +73,7 @@ class _Trigger:
         more = True
         try:
             while lease is not None:
-                outcome = self._station.runner.run(lease)
+                outcome = lease.outcome = self._station.runner.run(lease)
                 ran = RUNNING.get()
                 more = self._goes_on(outcome)
                 ended, lease = lease, None
@@ -74,6 +81,10 @@ class _Trigger:
                 if lease is None and more and self._eager:
                     lease = self._lease()  # a retry that is due at once is so from now on
             more = not more  # it looked, and found nothing
+        except BaseException:
+            if lease is not None:
+                self._give_up(lease)
+            raise
         finally:
             if more and not self._eager:
                 self._replace()
@@ -87,7 +98,8 @@ class _Trigger:
             leases = station.lane.exchange([], 1, stale=True)
         except Exception as error:  # noqa: BLE001 - the store is down: said once; look again later
             pause = station.leasing.failed(error)
-            if not station.dispatcher.later(pause):
+            # An eager one would look again at once, and again.
+            if not (self._eager or station.dispatcher.later(pause)):
                 station.owe_trigger()
             return None
         station.leasing.recovered()
@@ -98,30 +110,22 @@ class _Trigger:
 
     def _resume(self, retried: Mapping[str, Any]) -> Lease | None:
         """Take over the lease that was kept for a retry."""
-        job = load_job(retried)
-        extra = job_extra(job, self._station.worker_id)
-        delivery = self._task.request.delivery_info or {}
-        if self._task.acks_late and delivery.get("redelivered"):
-            # It may have run, and killed its process: that has to be counted as a timeout.
-            logger.warning(
-                "the retry of job %s was delivered again: dropped, its lease runs out, then it "
-                "runs again",
-                job.id,
-                extra=extra,
-            )
-            return None
+        # The store has not counted this retry yet: its lease was kept for it.
+        job = replace(load_job(retried), delivery_count=self._task.request.retries)
         try:
             lease = self._station.resume(job)
         except Exception as error:  # noqa: BLE001 - the store is down: said once; look again later
+            # If it took the lease over for us all the same, the next message comes in vain, and
+            # the lease runs out.
             pause = self._station.leasing.failed(error)
             self._task.send_retry_again(retried, pause)
             return None
         if lease is None:
             logger.warning(
-                "the retry of job %s comes too late: its lease ran out and was reclaimed; this "
-                "run is dropped",
+                "a retry of job %s is dropped: its message was delivered before, or came too late "
+                "and its lease was reclaimed; a job that did not end runs again",
                 job.id,
-                extra=extra,
+                extra=job_extra(job, self._station.worker_id),
             )
         return lease
 
@@ -149,7 +153,6 @@ class _Trigger:
             if station.lane.drop(lease, "died"):  # else a retry took it over
                 station.dispatcher.after_a_death()
             return None
-        lease.outcome = outcome
         leases = station.hand_in(lease, n)
         if outcome.kind in (OutcomeKind.SNOOZE, OutcomeKind.RETRY):
             station.dispatcher.wake(outcome.delay)
@@ -157,6 +160,16 @@ class _Trigger:
             return None
         self._task.request.retries = leases[0].job.delivery_count
         return leases[0]
+
+    def _give_up(self, lease: Lease) -> None:
+        """End a lease whose job did not get as far as its end, as by a signal's exception.
+
+        What was held on to would be renewed for as long as the process lives.
+        """
+        if lease.outcome is not None:
+            self._station.hand_in(lease, 0)
+        elif self._station.lane.drop(lease, "died"):
+            self._station.dispatcher.after_a_death()
 
     def _replace(self) -> None:
         """Send the trigger after this one.
@@ -193,9 +206,10 @@ def _presentable(exc: BaseException) -> BaseException:
     """Return the exception, or what stands for it if the parent process could not load it.
 
     One that cannot be unpickled would end the thread that listens to the pool; and a
-    MemoryError, which may be one job's alone, makes Celery end the whole worker.
+    MemoryError, which may be one job's alone, makes Celery end the whole worker, as does what is
+    no ``Exception``, such as asyncio's ``CancelledError``.
     """
-    if isinstance(exc, MemoryError):
+    if isinstance(exc, MemoryError) or not isinstance(exc, Exception):
         return JobFailed(describe.reason(exc)).with_traceback(exc.__traceback__)
     if not pool.is_prefork():
         return exc

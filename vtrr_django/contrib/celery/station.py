@@ -1,39 +1,31 @@
-"""What a process of a Celery pool keeps for one queue: its leases, and a thread for them."""
+"""What a process of a Celery pool keeps for one queue: its leases, and threads for them."""
 
 from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
 import threading
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from celery import signals
 
 from vtrr_django.connections import DjangoHooks
-from vtrr_django.contrib.celery.pool import SoftLimit, SoftTimeLimitExceeded, is_prefork
+from vtrr_django.contrib.celery.caretaker import Caretaker, Upkeep
+from vtrr_django.contrib.celery.pool import SoftTimeLimitExceeded, is_prefork
 from vtrr_django.contrib.celery.runner import CeleryRunner
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind, Renewal
-from vtrr_django.worker.heartbeat import Beat
+from vtrr_django.worker import describe
 from vtrr_django.worker.lanes import Lane, Lease
 from vtrr_django.worker.limits import Watchdog
 from vtrr_django.worker.logs import Outage, job_extra, logger
 from vtrr_django.worker.process import default_worker_id
-from vtrr_django.worker.upkeep import (
-    ARCHIVE_INTERVAL,
-    FIRST_PRUNE,
-    MEASURE_INTERVAL,
-    PRUNE_INTERVAL,
-    Chore,
-)
 
 if TYPE_CHECKING:
     from vtrr_django.contrib.celery.dispatch import CeleryDispatcher
     from vtrr_django.queue import Queue
-
-AGAIN_SECONDS = 1.0
-"""Between two tries to hand in what the store, or to send what the broker, did not take."""
 
 
 class Station:
@@ -42,7 +34,6 @@ class Station:
     Attributes:
         lane: the leases the process holds, and the outcomes the store has not taken.
         runner: runs their jobs.
-        soft_limit: Celery's soft limit, in a prefork process.
         leasing: says once that the store cannot be reached, and when it can be again.
     """
 
@@ -54,13 +45,11 @@ class Station:
         extra = {"queue": queue.name, "worker_id": self.worker_id}
         self.leasing = Outage(f"leasing from queue {queue.name}", extra)
         self._caretaker = Caretaker(self)
+        self._upkeep = Upkeep(self)
         self._watchdog = Watchdog(
             self._on_overdue, self.hooks, self.worker_id, SoftTimeLimitExceeded
         )
-        self.soft_limit = SoftLimit()
-        self.runner = CeleryRunner(
-            self.worker_id, self._watchdog, self.hooks, self.soft_limit, self.watch_limits
-        )
+        self.runner = CeleryRunner(self.worker_id, self._watchdog, self.hooks, self.watch_limits)
         self._lock = threading.Lock()
 
     @property
@@ -75,15 +64,18 @@ class Station:
                 self._watchdog.start()
 
     def start(self) -> None:
-        """Start the caretaker, once."""
+        """Start what looks after it, once."""
+        if self._caretaker.ident is not None:
+            return
         with self._lock:
             if self._caretaker.ident is None:
                 self._caretaker.start()
+                self._upkeep.start()
 
     def owe_trigger(self) -> None:
         """Have a trigger sent as soon as the broker takes one."""
-        self._caretaker.owed += 1
-        self._caretaker.kick()
+        self._upkeep.owed += 1
+        self._upkeep.kick()
 
     def hand_in(self, lease: Lease, n: int) -> list[Lease]:
         """Hand in the end of a lease, and lease up to ``n`` more jobs.
@@ -98,10 +90,10 @@ class Station:
             self._caretaker.kick()
             return []
 
-    def extend(self, lease: Lease, seconds: float) -> bool:
+    def extend(self, lease: Lease, seconds: float, exc: BaseException | None) -> bool:
         """Give up holding a lease, and let it run for ``seconds`` from now.
 
-        False: it was not ours any more.
+        False: it was not ours any more. ``exc`` is why the job is to run again.
 
         Raises:
             StoreUnavailable: nobody knows; it runs out when it would have.
@@ -111,19 +103,34 @@ class Station:
         with self._caretaker.renewing:  # a renewal under way would cut it short
             renewal = Renewal(job_id=job.id, token=job.token)
             ours = self.queue.renew_many([renewal], seconds)[0]
-        retried = Outcome(kind=OutcomeKind.RETRY, job_id=job.id, token=job.token)
+        retried = Outcome(
+            kind=OutcomeKind.RETRY,
+            job_id=job.id,
+            token=job.token,
+            reason=describe.RETRY_ASKED if exc is None else describe.reason(exc),
+            error_class="" if exc is None else describe.error_class(exc),
+        )
         self.queue.recorder.finished([retried], [ours])
         return ours
 
     def resume(self, job: LeasedJob) -> Lease | None:
-        """Hold a lease that waited for its job's retry; None: it is not ours any more.
+        """Take over a lease that waited for its job's retry; None: it is not to be had any more.
+
+        The lease gets a new token, for a broker may deliver the message of one retry more than
+        once, even while it runs: only one of the deliveries takes it over. Where that one dies,
+        the lease runs out.
 
         Raises:
             StoreUnavailable: nobody knows.
         """
         self.hooks.before_store()
-        if not self.queue.renew_many([Renewal(job_id=job.id, token=job.token)])[0]:
+        token = secrets.token_hex(16)
+        renewal = Renewal(
+            job_id=job.id, token=job.token, delivery_count=job.delivery_count, new_token=token
+        )
+        if not self.queue.renew_many([renewal])[0]:
             return None
+        job = replace(job, token=token)
         self.queue.recorder.took_over(job, self.worker_id, self.lane.config.lease_seconds)
         return self.lane.adopt(job)
 
@@ -137,12 +144,13 @@ class Station:
             self.lane.exchange([], 0, stale=True)
         except Exception as error:  # noqa: BLE001 - then their leases run out
             self.leasing.failed(error)
-        self._caretaker.measure.run()
+        self._upkeep.measure.run()
 
     def end(self) -> None:
-        """Close, and let the caretaker go."""
+        """Close, and let the threads go."""
         self.close()
         self._caretaker.end()
+        self._upkeep.end()
 
     def _on_overdue(self, lease: Lease) -> None:
         """End what cannot be ended otherwise: a process can, a thread cannot."""
@@ -159,133 +167,21 @@ class Station:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Caretaker(threading.Thread):
-    """Renews the leases of one station, hands in and sends what could not be, reclaims.
-
-    It reclaims because a queue may have no beat; while triggers come in, each of them does.
-    """
-
-    def __init__(self, station: Station) -> None:
-        super().__init__(name=f"vtrr-caretaker-{station.queue.name}", daemon=True)
-        now = time.monotonic()
-        lane, hooks = station.lane, station.hooks
-        self._station = station
-        self._beat = Beat(lane, hooks, now)
-        self._kicked = threading.Event()
-        self._ended = threading.Event()
-        self._again_at = 0.0
-        self._idle_since = -1
-        self.renewing = threading.Lock()
-        self.owed = 0
-        self.measure = Chore(
-            f"writing down figures of queue {lane.name}",
-            lane,
-            station.measure,
-            hooks,
-            interval=MEASURE_INTERVAL,
-            due=now + MEASURE_INTERVAL,
-        )
-        self._chores = [
-            Chore(
-                f"reclaiming leases of queue {lane.name}",
-                lane,
-                self._reclaim,
-                hooks,
-                interval=lane.config.reclaim_interval,
-                due=now + lane.config.reclaim_interval,
-            ),
-            Chore(
-                f"writing the history of queue {lane.name}",
-                lane,
-                station.queue.archive,
-                hooks,
-                interval=ARCHIVE_INTERVAL,
-                due=now + ARCHIVE_INTERVAL,
-            ),
-            Chore(
-                f"pruning the history of queue {lane.name}",
-                lane,
-                station.queue.prune,
-                hooks,
-                interval=PRUNE_INTERVAL,
-                due=now + FIRST_PRUNE,
-            ),
-            self.measure,
-        ]
-
-    def end(self) -> None:
-        """Let the thread end."""
-        self._ended.set()
-        self._kicked.set()
-
-    def kick(self) -> None:
-        """Have the thread look after what is kept and owed."""
-        self._kicked.set()
-
-    def run(self) -> None:
-        """Look after everything until :meth:`end`, mostly that of the process."""
-        while not self._ended.is_set():
-            try:
-                pause = self._round()
-            except BaseException:  # noqa: BLE001 - without this thread every lease runs out
-                logger.exception("looking after leases failed")
-                pause = AGAIN_SECONDS
-            self._kicked.wait(pause)
-            self._kicked.clear()
-
-    def _round(self) -> float:
-        station = self._station
-        if self._beat.due <= time.monotonic():
-            with self.renewing:
-                self._beat.renew(time.monotonic())
-        if self._again_at <= time.monotonic() and (station.lane.kept or self.owed):
-            self._again_at = time.monotonic() + AGAIN_SECONDS
-            self._hand_in()
-            self._send_owed()
-        for chore in self._chores:
-            if chore.due <= time.monotonic():
-                chore.run()
-        due = min(self._beat.due, *(chore.due for chore in self._chores))
-        if station.lane.kept or self.owed:
-            due = min(due, self._again_at)
-        return max(0.01, due - time.monotonic())
-
-    def _hand_in(self) -> None:
-        station = self._station
-        if not station.lane.kept:
-            return
-        try:
-            station.lane.exchange([], 0, stale=True)
-        except Exception as error:  # noqa: BLE001 - the lane keeps them; said once
-            station.leasing.failed(error)
-        else:
-            station.leasing.recovered()
-
-    def _send_owed(self) -> None:
-        while self.owed and self._station.dispatcher.replace():
-            self.owed -= 1
-
-    def _reclaim(self) -> None:
-        queue, tally = self._station.queue, self._station.lane.tally
-        if tally.jobs == self._idle_since and not self._station.lane.held():
-            queue.reclaim_and_dispatch()
-        else:
-            self._idle_since = tally.jobs
-            queue.reclaim()
-
-
 _stations: dict[Queue, Station] = {}
 _lock = threading.Lock()
 
 
-def station_of(queue: Queue) -> Station:
-    """Return this process's station of a queue, its thread running."""
+def station_of(queue: Queue, *, attended: bool = True) -> Station:
+    """Return this process's station of a queue, its thread running if it is to be attended."""
     station = _stations.get(queue)
     if station is None or station.lane.config is not queue.config:
-        with _lock:
-            if station is not None:
-                station.end()  # the settings have changed
-            station = _stations[queue] = Station(queue)
+        with _lock:  # all threads of a pool may come here with their first triggers
+            station = _stations.get(queue)
+            if station is None or station.lane.config is not queue.config:
+                if station is not None:
+                    station.end()  # the settings have changed
+                station = _stations[queue] = Station(queue)
+    if attended:
         station.start()
     return station
 

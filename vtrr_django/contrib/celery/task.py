@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from celery import Task as CeleryTask
 from celery.exceptions import Ignore, Reject
+from celery.exceptions import Retry as CeleryRetry
 from django.utils.module_loading import import_string
 
 from vtrr_django.contrib.celery.broker import visibility_timeout
@@ -20,10 +23,12 @@ from vtrr_django.contrib.celery.running import run_trigger
 from vtrr_django.contrib.celery.station import station_of
 from vtrr_django.contrib.celery.wire import OLD_RETRIED, RETRIED, dump_job
 from vtrr_django.domain.job import LeasedJob
-from vtrr_django.exceptions import Discard, Retry, StoreUnavailable
+from vtrr_django.exceptions import Discard, Retry, Snooze, StoreUnavailable, ValidationError
 from vtrr_django.tasks import Runnable
 from vtrr_django.worker.context import refuse_change
+from vtrr_django.worker.coroutines import in_coroutine
 from vtrr_django.worker.logs import job_extra, logger
+from vtrr_django.worker.run import DEATHS
 
 if TYPE_CHECKING:
     from vtrr_django.queue import Queue
@@ -33,6 +38,9 @@ KEPT_LEASES: Final = 5
 
 MARGIN: Final = 60.0
 """Seconds by which a countdown stays below the broker's visibility timeout."""
+
+_TOLD = (Snooze, Discard, Retry, Reject, ValidationError, *DEATHS)
+"""What tells how a job ends, whatever ``autoretry_for`` names, as under ``vtrr_worker``."""
 
 _PASSED_ON = (
     "max_retries",
@@ -61,9 +69,20 @@ class TriggerTask:
     ignore_result = True
     Request = TriggerRequest
     # What Celery's class, behind this one, brings along.
-    request: Any
+    request_stack: Any
     name: str
     run: Any
+
+    @property
+    def request(self) -> Any:
+        """The message that this thread runs, or for which it runs a coroutine.
+
+        Celery's own is a matter of the thread, and a coroutine is in another.
+        """
+        run = RUNNING.get()
+        if run is not None and run.task is self and self.request_stack.top is None:
+            return run.celery_request
+        return super().request  # type: ignore[misc]
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         if kwargs.get(OLD_RETRIED) is not None:
@@ -124,32 +143,62 @@ class TriggerTask:
         job = run.job
         refuse_change("args", None if args is None else list(args), job.args)
         refuse_change("kwargs", None if kwargs is None else dict(kwargs), job.kwargs)
-        if eta is None and countdown is None:
-            countdown = float(getattr(self, "default_retry_delay", 0) or 0)
-        wait = _seconds_until(eta, countdown)
-        again = Retry(wait, exc)
+        if run.again is None:
+            self._refuse_if_spent(run, exc, max_retries)
+            if eta is None and countdown is None:
+                countdown = float(getattr(self, "default_retry_delay", 0) or 0)
+            options |= {
+                "eta": eta,
+                "countdown": None if eta is not None else countdown,
+                "queue": self.vtrr_queue.config.celery_queue,
+                "argsrepr": "()",
+                "kwargsrepr": _repr_of({"id": job.id}),
+            }
+            run.again = self._ask(run, exc, max_retries, options)
+        if throw:
+            raise run.again
+        _note(run, run.again)
+        return run.again
+
+    def _ask(
+        self,
+        run: Run,
+        exc: BaseException | None,
+        max_retries: int | None,
+        options: dict[str, Any],
+    ) -> BaseException:
+        """Return the retry that a run asks for, kept, or to be handed over to the store."""
+        wait = _seconds_until(options["eta"], options["countdown"])
         if self.request.is_eager:  # at once, as Celery's
-            self._refuse_if_spent(run, exc, max_retries)
-            return _handed_over(run, Retry(0.0, exc), throw)
+            return Retry(0.0, exc)
         if wait > _longest_countdown(self.app):  # type: ignore[attr-defined]
-            self._refuse_if_spent(run, exc, max_retries)
-            return _handed_over(run, again, throw)
-        options |= {
-            "queue": self.vtrr_queue.config.celery_queue,
-            "argsrepr": "()",
-            "kwargsrepr": _repr_of({"id": job.id}),
-        }
-        self._refuse_if_spent(run, exc, max_retries)
-        _extend(run, wait)
+            return Retry(wait, exc)
+        keep = partial(
+            self._keep, run, wait, exc, exc or sys.exception(), max_retries=max_retries, **options
+        )
+        if not in_coroutine():
+            return keep()
+        run.keep = keep  # neither the store nor the broker can be called from here
+        retry: BaseException = CeleryRetry(exc=exc, when=options["eta"] or options["countdown"])
+        return retry
+
+    def _keep(
+        self,
+        run: Run,
+        wait: float,
+        exc: BaseException | None,
+        reason: BaseException | None,
+        **options: Any,
+    ) -> BaseException:
+        """Keep the lease for the retry, and send its message; through the store, if that fails."""
+        job = run.job
+        _extend(run, wait, reason)
         try:
-            retry = super().retry(  # type: ignore[misc]
+            retry: BaseException = super().retry(  # type: ignore[misc]
                 (),
                 {RETRIED: dump_job(job)},
                 exc=exc,
                 throw=False,
-                eta=eta,
-                countdown=None if eta is not None else countdown,
-                max_retries=max_retries,
                 **options,
             )
         except Reject as reject:
@@ -159,15 +208,27 @@ class TriggerTask:
                 reject.reason,
                 extra=job_extra(job, run.worker_id),
             )
-            return _handed_over(run, again, throw)
+            return Retry(wait, exc)
         finally:
             # Celery keeps it on the task, which the next job of this process has too.
             vars(self).pop("override_max_retries", None)
         run.kept = True
-        if throw:
-            raise retry
-        run.raised = retry
         return retry
+
+    def keep_at_last(self, run: Run, raised: BaseException | None) -> None:
+        """Do what a coroutine could not, which asked for a retry and has ended.
+
+        Raises:
+            Retry: (Celery's, or ours) it ended by asking.
+        """
+        if run.keep is None:
+            return
+        keep, placeholder, run.keep = run.keep, run.again, None
+        run.again = again = keep()
+        if raised is placeholder:
+            raise again from None
+        if raised is None:
+            _note(run, again)
 
     def send_retry_again(self, retried: Mapping[str, Any], pause: float) -> None:
         """Send the message of a retry once more, as it was: the store could not be asked."""
@@ -210,14 +271,15 @@ def _repr_of(retried: Mapping[str, Any]) -> str:
     return f"{{'{RETRIED}': {retried['id']!r}}}"
 
 
-def _handed_over(run: Run, again: Retry, throw: bool) -> Retry:
-    if throw:
-        raise again
-    run.pending_retry = again
-    return again
+def _note(run: Run, again: BaseException) -> None:
+    """Have a run end in a retry, though its function returns."""
+    if isinstance(again, Retry):
+        run.pending_retry = again
+    else:
+        run.raised = again
 
 
-def _extend(run: Run, wait: float) -> None:
+def _extend(run: Run, wait: float, exc: BaseException | None) -> None:
     """Let the lease outlast the wait.
 
     Raises:
@@ -225,7 +287,7 @@ def _extend(run: Run, wait: float) -> None:
     """
     queue, job = run.task.vtrr_queue, run.job
     try:
-        ours = station_of(queue).extend(run.lease, wait + _patience(run))
+        ours = station_of(queue).extend(run.lease, wait + _patience(run), exc)
     except StoreUnavailable:
         # Nobody knows; the retry run finds out.
         logger.warning(
@@ -295,7 +357,13 @@ def declare(app: Any, queue: Queue, runnable: Runnable) -> None:
         if kwargs != job.kwargs or list(args) != job.args:  # a base class changed them
             job = replace(job, args=list(args), kwargs=kwargs)
         known = queue.resolve(runnable.name) or runnable  # the newest, after a reload
-        return known.run(self, job)
+        try:
+            result = known.run(self, job)
+        except BaseException as raised:
+            self.keep_at_last(current, raised)
+            raise
+        self.keep_at_last(current, None)
+        return result
 
     function = getattr(runnable, "function", None)
     run.__name__ = getattr(function, "__name__", "handler")
@@ -313,6 +381,7 @@ def declare(app: Any, queue: Queue, runnable: Runnable) -> None:
         name=runnable.name,
         base=base,
         throws=(*getattr(base, "throws", ()), Discard),  # no error of Celery's to shout about
+        dont_autoretry_for=(*getattr(base, "dont_autoretry_for", ()), *_TOLD),
         bind=True,
         shared=False,
         vtrr_queue=queue,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,8 @@ from vtrr_django.exceptions import ValidationError
 from vtrr_django.worker.describe import MAX_REASON, MAX_TRACEBACK, storable
 
 _SOME: Final = 3
+
+_DIGEST = re.compile("liteworks-[0-9a-f]{32}")
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
@@ -78,6 +81,8 @@ class Reader:
         envelope: how payloads are put.
         tenant: whose the jobs are.
         source: of the liteworks queue; ids that are unique only there are told apart by it.
+        prefix_ids: all ids are unique only there, not just those that are mere numbers.
+        contested_ids: those of the file that another row's may become, with ``source`` in front.
         max_bytes: longest payload.
         repeated_msg_ids: those that several waiting jobs have.
         now: jobs due before are ready.
@@ -94,6 +99,8 @@ class Reader:
         tenant: Tenant,
         *,
         source: str,
+        prefix_ids: bool,
+        contested_ids: set[str],
         max_bytes: int,
         repeated_msg_ids: set[str],
         now: datetime,
@@ -102,16 +109,20 @@ class Reader:
         self._envelope = envelope
         self._tenant = tenant
         self._source = source
+        self._prefix_ids = prefix_ids
+        self._contested = contested_ids
         self._max_bytes = max_bytes
         self._repeated = repeated_msg_ids
         self._now = now
         self._seen: set[str] = set()
+        self._became: dict[str, str] = {}
         self.without_msg_id = 0
         self.renamed: dict[str, str] = {}
 
     def start(self) -> None:
         """Begin with the first row again."""
         self._seen.clear()
+        self._became.clear()
         self.names.unknown_fields.clear()
         self.without_msg_id = 0
 
@@ -127,17 +138,20 @@ class Reader:
             raise ValidationError("id", f"expected it to be unique in {row.table}, got a repeat")
         target, key, payload = self._work(row)
         due_at = self._moment(row, "scheduled_at")
-        return NewJob(
+        job = NewJob(
             id=self._id(row),
             task_name=target.name,
             payload=payload,
             partition_key=key,
             due_at=due_at if due_at > self._now else None,
-            msg_id=self._once(self._msg_id(row)),
+            msg_id=self._msg_id(row),
             parent_id=self._parent_id(row),
             given_id=True,
             delivery_count=self._count(row),
         )
+        # What is refused for another reason takes no other row's id or msg_id.
+        self._become(row, job.id)
+        return job._replace(msg_id=self._once(job.msg_id))
 
     def ended(self, row: Row) -> Ended:
         """Return a dead letter, or a completed job.
@@ -151,7 +165,8 @@ class Reader:
         claimed_at = self._moment_or_none(row, "claimed_at")
         ready_at = self._moment_or_none(row, "scheduled_at") or claimed_at or at
         worker = row.values.get("worker_id") or row.values["claimed_by"]
-        job_id = self._ended_id(row, at) if row.shares_id else self._id(row)
+        own_id = self._id(row)
+        job_id = self._ended_id(row, own_id, at) if row.shares_id else own_id
         columns = {
             "id": job_id,
             "partition_key": key,
@@ -169,6 +184,7 @@ class Reader:
         }
         if row.table == FAILED:
             columns |= _cause(_lenient(row.values["reason"]))
+        self._become(row, own_id)
         return Ended(job_id, target.name, columns)
 
     # -- what is to run ----------------------------------------------------------------
@@ -228,7 +244,7 @@ class Reader:
         except ValidationError:
             return self._derived(value)
         # A number is unique in one file only.
-        return self._derived(value) if value.isdecimal() else value
+        return self._derived(value) if self._prefix_ids or value.isdecimal() else value
 
     def _derived(self, value: str) -> str:
         """Return an id out of one that cannot stay as it is; always the same."""
@@ -241,9 +257,26 @@ class Reader:
             self.renamed[value] = named
         return named
 
-    def _ended_id(self, row: Row, at: datetime) -> str:
+    def _become(self, row: Row, job_id: str) -> None:
+        """Remember which row has an id, where rows with different ids could come to have it.
+
+        Raises:
+            ValidationError: another one has it.
+        """
+        if job_id not in self._contested and not _DIGEST.fullmatch(job_id):
+            return
+        value = row.text("id") or ""
+        if self._became.setdefault(job_id, value) != value:
+            raise ValidationError(
+                "id",
+                f"expected ids that stay different, got {checks.describe(job_id)}, which another "
+                "row of this file becomes; give another name with --source",
+            )
+
+    @staticmethod
+    def _ended_id(row: Row, own_id: str, at: datetime) -> str:
         """Return an id for the end of a job whose own id another job has, too."""
-        return _digest(row.table, self._id(row), row.text("payload") or "", at.isoformat())
+        return _digest(row.table, own_id, row.text("payload") or "", at.isoformat())
 
     def _msg_id(self, row: Row) -> str | None:
         return checks.check_msg_id(row.text("msg_id"), "msg_id")
@@ -284,7 +317,7 @@ class Reader:
 
 
 def _digest(*told: str) -> str:
-    digest = hashlib.blake2b("\0".join(told).encode(), digest_size=16)
+    digest = hashlib.blake2b("\0".join(told).encode(errors="surrogatepass"), digest_size=16)
     return f"liteworks-{digest.hexdigest()}"
 
 

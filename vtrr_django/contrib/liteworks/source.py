@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,14 @@ class Row(NamedTuple):
         value = self.values["id"]
         shown = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return f"{self.table}{number} (id {describe(shown)})"
+
+    @property
+    def mark(self) -> str:
+        """What tells this job from another one that has its id, whatever becomes of it."""
+        digest = hashlib.blake2b(digest_size=16)
+        for column in ("payload", "created_at"):
+            digest.update(repr(self.values[column]).encode() + b"\0")
+        return digest.hexdigest()
 
     def text(self, column: str) -> str | None:
         """Return what a column holds as text.
@@ -149,6 +158,18 @@ class LiteworksFile:
         )
         return {_shown(value) for (value,) in rows}
 
+    def contested_ids(self, start: str) -> set[str]:
+        """Return the ids that begin with ``start``, and go on with the id of another row."""
+        if not start.isascii():  # nor can an id here be
+            return set()
+        ids = " UNION ALL ".join(f"SELECT {_ID} AS id FROM main.{table}" for table in self._columns)
+        rows = self._all(
+            f"WITH ids AS ({ids}) SELECT id FROM ids WHERE substr(id, 1, length(?1)) = ?1 "
+            "AND substr(id, length(?1) + 1) IN ids",
+            start,
+        )
+        return {_shown(value) for (value,) in rows}
+
     def claims(self) -> Claims:
         """Return who has claimed waiting jobs."""
         if "claimed_by" not in self._columns[JOBS]:
@@ -224,9 +245,9 @@ class LiteworksFile:
         shares_id = [f"CAST(t.id AS TEXT) IN ({one})" for one in ids]
         return " OR ".join(live_again) or "0", " OR ".join(shares_id)
 
-    def _all(self, sql: str) -> list[tuple[Any, ...]]:
+    def _all(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
         with _explained(self.path):
-            return self._connection.execute(sql).fetchall()
+            return self._connection.execute(sql, values).fetchall()
 
     def _one(self, sql: str) -> Any:
         return self._all(sql)[0][0]
@@ -256,8 +277,9 @@ def open_file(path: str | Path) -> Iterator[LiteworksFile]:
 
 def _check(path: Path) -> None:
     try:
-        if path.is_dir():
-            raise SourceError(f"expected {path} to be a liteworks file, got a directory")
+        if path.exists() and not path.is_file():
+            what = "a directory" if path.is_dir() else "a pipe or a device"
+            raise SourceError(f"expected {path} to be a liteworks file, got {what}")
         with path.open("rb") as file:
             start = file.read(len(_MAGIC))
     except (OSError, ValueError) as error:  # NUL in the path

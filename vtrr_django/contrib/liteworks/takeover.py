@@ -1,10 +1,15 @@
 """Storing what a liteworks file has and a queue has not.
 
 **Once.** Each id that is taken over, or found here, is written down (:class:`ImportedJob`) and
-never taken over again: the history, which knows the ids of ended jobs too, is trimmed. Where the
-database holds the queue, that is written in the transaction that stores the jobs. In Redis the
-jobs are stored first: should the process end between the two, the next run finds up to ``BATCH``
-of them live or in the history; only one that has run and is gone from the history runs again.
+never taken over again: the history, which knows the ids of ended jobs too, is trimmed. What tells
+the job from another file's of that id is written down with it; that one is refused. Where the
+database holds the queue, all this is written in the transaction that stores the jobs. In Redis
+the jobs are stored first: should the process end between the two, the next run finds up to
+``BATCH`` of them live or in the history; only one that has run and is gone from the history runs
+again.
+
+**Counted once.** Who writes down an id has taken it over. Of two runs at once the second comes to
+know, by the constraint on these rows, that what it has read is out of date, and reads it again.
 
 **Nothing is lost.** The file is never written to, and all its rows are understood before the
 first one is stored.
@@ -16,9 +21,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from django.conf import settings
+from django.db import IntegrityError
 from django.utils import timezone
 
 from vtrr_django.contrib.liteworks.envelope import Envelope
@@ -27,7 +33,8 @@ from vtrr_django.contrib.liteworks.reading import Ended, Reader, Tenant
 from vtrr_django.contrib.liteworks.report import LIVES_AGAIN, Fate, Report
 from vtrr_django.contrib.liteworks.source import COMPLETED, FAILED, JOBS, LiteworksFile, Row
 from vtrr_django.domain.job import NewJob
-from vtrr_django.engines.sql.store import Cursor, Store
+from vtrr_django.engines.sql.packets import packets, text_length
+from vtrr_django.engines.sql.store import Conflict, Cursor, Store
 from vtrr_django.exceptions import DuplicateJobError, ValidationError
 from vtrr_django.models import CompletedJob, FailedJob, ImportedJob
 from vtrr_django.queue import Queue
@@ -36,10 +43,32 @@ from vtrr_django.storing import store
 BATCH: Final = 100
 """Rows that are stored in one transaction. Redis takes as many in one script."""
 
-T = TypeVar("T")
+T = TypeVar("T", NewJob, Ended)
+
+
+class Origin(NamedTuple):
+    """The row that a job was.
+
+    Attributes:
+        mark: see :attr:`Row.mark`.
+        row: what a message calls it: its table, number and id there.
+    """
+
+    mark: str
+    row: str
+
+
+Marks = Mapping[str, str]
+"""What tells the jobs from others of the same ids, by id: see :attr:`Row.mark`."""
 
 Fates = dict[str, Fate | str]
 """What becomes of jobs, by id; of one that cannot be stored, why."""
+
+_ANOTHER: Final = (
+    "expected the job that was taken over as {id!r} before, got another one, as files of one name "
+    "may have; tell the files apart with --source, and where ids are no mere numbers with "
+    "--prefix-ids too"
+)
 
 _MODELS: Final[dict[str, type[CompletedJob | FailedJob]]] = {
     FAILED: FailedJob,
@@ -57,6 +86,7 @@ class Choices:
         envelope: how payloads are put.
         tenant: whose the jobs are.
         source: name of the liteworks queue; None: that of the file.
+        prefix_ids: put it before all ids, not only those that are mere numbers.
         again: take over also what was before, if it is not here any more.
     """
 
@@ -65,6 +95,7 @@ class Choices:
     envelope: Envelope = field(default_factory=Envelope)
     tenant: Tenant = field(default_factory=Tenant)
     source: str | None = None
+    prefix_ids: bool = False
     again: bool = False
 
 
@@ -86,11 +117,14 @@ class TakeOver:
         self._again = choices.again
         self._store = Store(queue.config.database)
         names = Names(queue.name, queue.runnables, task=choices.task, mapping=choices.mapping)
+        name = choices.source or source.path.stem
         self.reader = Reader(
             names,
             choices.envelope,
             choices.tenant,
-            source=choices.source or source.path.stem,
+            source=name,
+            prefix_ids=choices.prefix_ids,
+            contested_ids=source.contested_ids(f"{name}-"),
             max_bytes=queue.config.max_payload_bytes,
             repeated_msg_ids=source.repeated_msg_ids(),
             now=datetime.now(UTC),
@@ -104,7 +138,12 @@ class TakeOver:
 
     def look(self) -> Report:
         """Understand every row and find out what is missing here; write nothing."""
-        return self._go(self._fates_of_jobs, self._fates_of_ended)
+        return self._go(
+            lambda jobs, marks: self._fates_of_jobs(jobs, marks, self._written_down(marks)),
+            lambda table, jobs, marks: self._fates_of_ended(
+                table, jobs, marks, self._written_down(marks)
+            ),
+        )
 
     def apply(self) -> Report:
         """Store what is missing; rows that are not understood are passed over.
@@ -116,21 +155,25 @@ class TakeOver:
 
     def _go(
         self,
-        jobs: Callable[[Sequence[NewJob]], Fates],
-        ended: Callable[[str, Sequence[Ended]], Fates],
+        jobs: Callable[[Sequence[NewJob], Marks], Fates],
+        ended: Callable[[str, Sequence[Ended], Marks], Fates],
     ) -> Report:
         report = Report()
         self.reader.start()
         for table in self.tables:
             if table == JOBS:
-                for some in _batches(self._read(table, self.reader.job, report)):
-                    _count(report, table, some, jobs(some))
+                for some, origins in _batches(self._read(table, self.reader.job, report)):
+                    fates = jobs(some, _marks(some, origins))
+                    _count(report, table, some, origins, fates)
             else:
-                for batch in _batches(self._read(table, self.reader.ended, report)):
-                    _count(report, table, batch, ended(table, batch))
+                for batch, origins in _batches(self._read(table, self.reader.ended, report)):
+                    fates = ended(table, batch, _marks(batch, origins))
+                    _count(report, table, batch, origins, fates)
         return report
 
-    def _read(self, table: str, read: Callable[[Row], T], report: Report) -> Iterator[T]:
+    def _read(
+        self, table: str, read: Callable[[Row], T], report: Report
+    ) -> Iterator[tuple[T, Origin]]:
         for row in self._source.rows(table):
             if row.live_again:
                 report.count(table, LIVES_AGAIN, Fate.LIVE_AGAIN)
@@ -140,12 +183,12 @@ class TakeOver:
             except ValidationError as error:
                 report.refuse(table, f"{row}: {error}")
             else:
-                yield understood
+                yield understood, Origin(row.mark, str(row))
 
     # -- waiting jobs ------------------------------------------------------------------
 
-    def _fates_of_jobs(self, jobs: Sequence[NewJob]) -> Fates:
-        fates: Fates = dict.fromkeys(self._taken_before(jobs), Fate.HERE)
+    def _fates_of_jobs(self, jobs: Sequence[NewJob], marks: Marks, written: Marks) -> Fates:
+        fates = self._taken_before(marks, written)
         rest = [job for job in jobs if job.id not in fates]
         for job, known in zip(rest, self._known(rest), strict=True):
             if isinstance(known, DuplicateJobError):
@@ -164,19 +207,34 @@ class TakeOver:
                 return [error]
             return [known for job in jobs for known in self._known([job])]
 
-    def _take_jobs(self, jobs: Sequence[NewJob]) -> Fates:
+    def _take_jobs(self, jobs: Sequence[NewJob], marks: Marks) -> Fates:
         if self._queue.engine.transaction_alias is not None:
-            return self._store.transact(lambda cursor: self._take_jobs_in(cursor, jobs))
-        fates = self._fates_of_jobs(jobs)
+            return self._store.transact(lambda cursor: self._take_jobs_in(cursor, jobs, marks))
+        written = self._written_down(marks)
+        fates = self._fates_of_jobs(jobs, marks, written)
         self._enqueue(jobs, fates)
-        self._store.transact(lambda cursor: self._write_down(cursor, fates))
+        return self._store.transact(lambda cursor: self._settle(cursor, fates, marks, written))
+
+    def _take_jobs_in(self, cursor: Cursor, jobs: Sequence[NewJob], marks: Marks) -> Fates:
+        written = self._written_down(marks)
+        fates = self._fates_of_jobs(jobs, marks, written)
+        self._write_down(cursor, fates, marks, written)
+        self._enqueue(jobs, fates)
         return fates
 
-    def _take_jobs_in(self, cursor: Cursor, jobs: Sequence[NewJob]) -> Fates:
-        fates = self._fates_of_jobs(jobs)
-        self._enqueue(jobs, fates)
-        self._write_down(cursor, fates)
-        return fates
+    def _settle(self, cursor: Cursor, fates: Fates, marks: Marks, before: Marks) -> Fates:
+        """Write down jobs that are stored; return what became of them.
+
+        Another run may have stored the same ones at the same time: whose they are is settled
+        here.
+        """
+        written = self._written_down(marks)
+        self._write_down(cursor, fates, marks, written)
+        theirs = written.keys() - before.keys()
+        return {
+            job_id: Fate.HERE if fate is Fate.NEW and job_id in theirs else fate
+            for job_id, fate in fates.items()
+        }
 
     def _enqueue(self, jobs: Sequence[NewJob], fates: Fates) -> None:
         new = [job for job in jobs if fates[job.id] is Fate.NEW]
@@ -185,68 +243,93 @@ class TakeOver:
 
     # -- ended jobs --------------------------------------------------------------------
 
-    def _fates_of_ended(self, table: str, jobs: Sequence[Ended]) -> Fates:
-        here = self._taken_before(jobs)
-        here |= self._column(_MODELS[table], "id", jobs)
-        return {job.id: Fate.HERE if job.id in here else Fate.NEW for job in jobs}
+    def _fates_of_ended(
+        self, table: str, jobs: Sequence[Ended], marks: Marks, written: Marks
+    ) -> Fates:
+        rows = self._rows(_MODELS[table]).filter(queue=self._queue.name, id__in=[*marks])
+        here = self._store.persist(lambda: set(rows.values_list("id", flat=True)))
+        fates: Fates = {job.id: Fate.HERE if job.id in here else Fate.NEW for job in jobs}
+        return fates | self._taken_before(marks, written)
 
-    def _take_ended(self, table: str, jobs: Sequence[Ended]) -> Fates:
-        return self._store.transact(lambda cursor: self._take_ended_in(cursor, table, jobs))
+    def _take_ended(self, table: str, jobs: Sequence[Ended], marks: Marks) -> Fates:
+        return self._store.transact(lambda cursor: self._take_ended_in(cursor, table, jobs, marks))
 
-    def _take_ended_in(self, cursor: Cursor, table: str, jobs: Sequence[Ended]) -> Fates:
-        fates = self._fates_of_ended(table, jobs)
+    def _take_ended_in(
+        self, cursor: Cursor, table: str, jobs: Sequence[Ended], marks: Marks
+    ) -> Fates:
+        written = self._written_down(marks)
+        fates = self._fates_of_ended(table, jobs, marks, written)
+        self._write_down(cursor, fates, marks, written)
         model = _MODELS[table]
         rows = [
             model(queue=self._queue.name, **_stored(job.columns))
             for job in jobs
             if fates[job.id] is Fate.NEW
         ]
-        self._rows(model).bulk_create(rows, ignore_conflicts=True)
-        self._write_down(cursor, fates)
+        for packet in packets(rows, lambda row: text_length(vars(row).values())):
+            self._rows(model).bulk_create(packet, ignore_conflicts=True)
         return fates
 
     # -- what was taken over -----------------------------------------------------------
 
-    def _taken_before(self, jobs: Sequence[NewJob | Ended]) -> set[str]:
-        return set() if self._again else self._column(ImportedJob, "job_id", jobs)
+    def _written_down(self, marks: Marks) -> Marks:
+        """Return the marks of those whose ids were taken over before."""
+        rows = self._rows(ImportedJob).filter(queue=self._queue.name, job_id__in=[*marks])
+        return self._store.persist(lambda: dict(rows.values_list("job_id", "mark")))
 
-    def _write_down(self, cursor: Cursor, fates: Fates) -> None:
+    def _taken_before(self, marks: Marks, written: Marks) -> Fates:
+        """Return what becomes of those whose ids were taken over before."""
+        fates: Fates = {}
+        for job_id, mark in written.items():
+            if mark not in ("", marks[job_id]):
+                fates[job_id] = _ANOTHER.format(id=job_id)
+            elif not self._again:
+                fates[job_id] = Fate.HERE
+        return fates
+
+    def _write_down(self, cursor: Cursor, fates: Fates, marks: Marks, written: Marks) -> None:
+        """Write down what is not yet; wait for another run that just does so.
+
+        Raises:
+            Conflict: that one has done so.
+        """
         now = cursor.now()
         rows = [
-            ImportedJob(queue=self._queue.name, job_id=job_id, imported_at=now)
+            ImportedJob(queue=self._queue.name, job_id=job_id, mark=marks[job_id], imported_at=now)
             for job_id, fate in fates.items()
-            if isinstance(fate, Fate)
+            if isinstance(fate, Fate) and job_id not in written
         ]
-        self._rows(ImportedJob).bulk_create(rows, ignore_conflicts=True)
-
-    def _column(self, model: Any, column: str, jobs: Sequence[NewJob | Ended]) -> set[str]:
-        """Return which of the jobs' ids are in a column of a table."""
-        rows = self._rows(model).filter(
-            **{"queue": self._queue.name, f"{column}__in": [job.id for job in jobs]}
-        )
-        return self._store.persist(lambda: set(rows.values_list(column, flat=True)))
+        try:
+            self._rows(ImportedJob).bulk_create(rows)
+        except IntegrityError as error:
+            raise Conflict("another import takes the same jobs over") from error
 
     def _rows(self, model: Any) -> Any:
         return model._default_manager.using(self._store.alias)
 
 
-def _batches(values: Iterator[T]) -> Iterator[list[T]]:
+def _batches(values: Iterator[tuple[T, Origin]]) -> Iterator[tuple[list[T], list[Origin]]]:
     while batch := list(islice(values, BATCH)):
-        yield batch
+        yield [job for job, _ in batch], [origin for _, origin in batch]
+
+
+def _marks(jobs: Sequence[T], origins: Sequence[Origin]) -> Marks:
+    return {job.id: origin.mark for job, origin in zip(jobs, origins, strict=True)}
 
 
 def _count(
     report: Report,
     table: str,
-    jobs: Sequence[NewJob] | Sequence[Ended],
+    jobs: Sequence[T],
+    origins: Sequence[Origin],
     fates: Fates,
 ) -> None:
-    for job in jobs:
+    for job, origin in zip(jobs, origins, strict=True):
         fate = fates[job.id]
         if isinstance(fate, Fate):
             report.count(table, job.task_name, fate)
         else:
-            report.refuse(table, f"{table} (id {job.id!r}): {fate}", job.task_name)
+            report.refuse(table, f"{origin.row}: {fate}", job.task_name)
 
 
 def _stored(columns: dict[str, Any]) -> dict[str, Any]:

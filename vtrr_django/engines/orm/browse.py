@@ -14,6 +14,9 @@ from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Row, Store, marks
 from vtrr_django.engines.sql.tables import JOB
 
+_QUEUES = 100
+"""Queues in one statement."""
+
 
 class _Job(NamedTuple):
     """The columns of a live job that people are shown."""
@@ -246,3 +249,13 @@ def _steps(
     for depth in reversed(range(len(order))):
         same, column = order[:depth], order[depth]
         yield {name: values[name] for name in same}, {column: values[column]}
+
+
+def holders(store: Store, queues: Sequence[str], job_id: str) -> set[str]:
+    """Return those of the queues that have a live job of that id."""
+    found: set[str] = set()
+    for start in range(0, len(queues), _QUEUES):
+        some = queues[start : start + _QUEUES]
+        sql = f"SELECT queue FROM {JOB} WHERE queue IN {marks(some)} AND id = %s"
+        found |= {queue for (queue,) in store.read(sql, [*some, job_id])}
+    return found

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vtrr_django.domain.config import QueueConfig
-from vtrr_django.domain.fairness import after_lease, initial_charge
+from vtrr_django.domain.fairness import after_lease, initial_charge, start_tag
 from vtrr_django.domain.job import LeasedJob
-from vtrr_django.engines.orm.partitions import SET_STANDING, leased_counts
+from vtrr_django.engines.orm.partitions import SET_STANDING, current_virtual_time, leased_counts
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Conflict, Cursor, Row, marks
 from vtrr_django.engines.sql.tables import AVERAGE, JOB, LEASED, LINE, PARTITION, QUEUE, READY
@@ -48,6 +48,7 @@ class _Line:
     limit: int | None
     virtual_time: float
     leased_tag: float
+    overtaken: bool
     heads: deque[Row] = field(default_factory=deque)
     more: bool = True
     room: int | None = None
@@ -83,8 +84,10 @@ class Claimer:
         rows = self._lock_candidates(cursor, n)
         if not rows:
             return Claim()
-        period = rows[0][8]
+        # The row that we waited for may know of an end of the busy period that we did not see.
+        period = max(rows[0][8], *(row[7] for row in rows))
         lines = [self._line(row, period) for row in rows]
+        self._level(cursor, lines, period)
         self._measure_room(cursor, lines)
         now = self._fetch_heads(cursor, lines, n // len(lines) + 1)
         picks = self._play(cursor, lines, n)
@@ -118,7 +121,16 @@ class Claimer:
             limit=self.config.effective_limit(row[4]),
             virtual_time=row[5],
             leased_tag=row[6] if row[7] == period else 0.0,
+            overtaken=row[7] != period,
         )
+
+    def _level(self, cursor: Cursor, lines: Sequence[_Line], period: int) -> None:
+        """Let those that became candidates while a busy period ended join the one that is now."""
+        overtaken = [line for line in lines if line.overtaken]
+        if overtaken:
+            current = current_virtual_time(cursor, self.name, period)
+            for line in overtaken:
+                line.virtual_time = start_tag(0.0, current)
 
     def _candidates(self, cursor: Cursor, n: int, lock: str) -> list[Row]:
         # Whoever made a partition a candidate has made the queue's row.
@@ -274,7 +286,7 @@ class Claimer:
             precedence = line.heads[0][_PRECEDENCE] if line.heads else 0
             if not eligible:
                 taken_out.append(line.key)
-            elif not line.given:
+            elif not line.given and not line.overtaken:
                 continue
             standing = (eligible, at_limit, head_id, precedence)
             updates.append((*standing, line.virtual_time, line.leased_tag, period, line.id))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from django.db import transaction
+from django.db import Error, transaction
 
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.job import (
@@ -23,16 +24,17 @@ from vtrr_django.domain.job import (
 )
 from vtrr_django.domain.states import State
 from vtrr_django.engines.base import NO_SHARES, UNSET, Engine, Unset
-from vtrr_django.engines.orm.browse import Browser
+from vtrr_django.engines.orm.browse import Browser, holders
 from vtrr_django.engines.orm.claim import Claim, Claimer
 from vtrr_django.engines.orm.figures import Figures, depths
 from vtrr_django.engines.orm.finish import Finished, Finisher, Mixup
-from vtrr_django.engines.orm.insert import Inserter
+from vtrr_django.engines.orm.insert import Inserter, may_be_ready
 from vtrr_django.engines.orm.partitions import Partitions
 from vtrr_django.engines.orm.returns import Returns
 from vtrr_django.engines.sql.history import History
 from vtrr_django.engines.sql.store import Cursor, Store, marks
 from vtrr_django.engines.sql.tables import JOB, LEASED, QUEUE, READY, SCHEDULED
+from vtrr_django.exceptions import VTRRError, so_far
 
 _RETURNS_PER_LEASE = 200
 """Due jobs promoted and leases reclaimed at the start of one lease call."""
@@ -49,11 +51,13 @@ _PURGE_ROUNDS, _PURGE_PAUSE = 40, 0.005
 class OrmEngine(Engine):
     """One queue in one database."""
 
+    counts_together = True
+
     def __init__(self, name: str, config: QueueConfig) -> None:
         super().__init__(name, config)
         self.store = Store(config.database)
         self.transaction_alias = config.database
-        self._partitions = Partitions(name, config, self.store)
+        self._partitions = Partitions(name, config, self.store, self._ask_shares)
         self._history = History(name, config, self.store)
         self._inserter = Inserter(name, self.store)
         self._claimer = Claimer(name, config)
@@ -75,11 +79,15 @@ class OrmEngine(Engine):
             ids, stored = [job.id], list(jobs)
         else:
             ids, stored = self._inserter.insert(jobs)
-        precedences: dict[str, int] = {}
+        precedences: dict[str, int | None] = {}
         for job in stored:
-            if not job.delay and job.due_at is None:
-                lowest = precedences.get(job.partition_key, -job.priority)
-                precedences[job.partition_key] = min(lowest, -job.priority)
+            key = job.partition_key
+            if may_be_ready(job):
+                lowest = precedences.get(key)
+                precedences[key] = -job.priority if lowest is None else min(lowest, -job.priority)
+            elif key in shares:
+                # Nobody knows its share any more when the job falls due.
+                precedences.setdefault(key, None)
         if precedences:
             # After the commit, for nobody may wait for the caller's transaction. Should it
             # fail, Django logs it and the sweep of the next reclaim makes it good.
@@ -95,8 +103,11 @@ class OrmEngine(Engine):
         [job] = jobs
         return not (job.given_id or job.msg_id or job.delay or job.due_at)
 
-    def _arrived(self, precedences: Mapping[str, int], shares: Mapping[str, float]) -> None:
+    def _arrived(self, precedences: Mapping[str, int | None], shares: Mapping[str, float]) -> None:
         self._partitions.refresh(self._partitions.awaiting(precedences, shares), shares)
+
+    def _ask_shares(self, keys: Collection[str]) -> Mapping[str, float]:
+        return self.shares_of(keys)  # which is set when the engine is there
 
     def known(self, jobs: Sequence[NewJob]) -> list[str | None]:
         return self._inserter.known(jobs)
@@ -130,16 +141,34 @@ class OrmEngine(Engine):
         try:
             finished, claim = self.store.transact(work)
         except Mixup:
-            done = [self.finish([outcome])[0] for outcome in outcomes]
-            return done, self.lease(n, worker_id=worker_id, lease_seconds=lease_seconds)
-        self._partitions.refresh([*finished.returned, *self._partitions.stranded(claim.taken_out)])
-        # What the claim left in the running needs nobody's help.
-        self._partitions.settle(finished.settled - claim.left_in)
-        if leasing and not claim.jobs:
-            claim.jobs = self._look_again(
-                n, claim, worker_id=worker_id, lease_seconds=lease_seconds
-            )
+            done, jobs = [self.finish([outcome])[0] for outcome in outcomes], []
+            with self._told_after(any(done)):
+                jobs = self.lease(n, worker_id=worker_id, lease_seconds=lease_seconds)
+            return done, jobs
+        with self._told_after(any(finished.done) or bool(claim.jobs)):
+            stranded = self._partitions.stranded(claim.taken_out)
+            self._partitions.refresh([*finished.returned, *stranded])
+            # What the claim left in the running needs nobody's help.
+            self._partitions.settle(finished.settled - claim.left_in)
+            if leasing and not claim.jobs:
+                claim.jobs = self._look_again(
+                    n, claim, worker_id=worker_id, lease_seconds=lease_seconds
+                )
         return finished.done, claim.jobs
+
+    @contextlib.contextmanager
+    def _told_after(self, done: bool) -> Iterator[None]:
+        """Have an error be told, not raised, that comes after the commit of what is ``done``.
+
+        What is leased has to be run, and who ended jobs would end them in vain once more. What
+        was not done instead, a sweep does. In the caller's transaction nothing is sure yet.
+        """
+        try:
+            yield
+        except (VTRRError, Error) as error:
+            if not done or self.store.in_transaction:
+                raise
+            self.on_left_undone(error)
 
     def _look_again(
         self, n: int, claim: Claim, *, worker_id: str, lease_seconds: float
@@ -156,7 +185,8 @@ class OrmEngine(Engine):
                     cursor, n, worker_id=worker_id, lease_seconds=lease_seconds
                 )
             )
-            self._partitions.refresh(self._partitions.stranded(claim.taken_out))
+            with self._told_after(bool(claim.jobs)):
+                self._partitions.refresh(self._partitions.stranded(claim.taken_out))
             if claim.jobs:
                 return claim.jobs
         return []
@@ -187,7 +217,8 @@ class OrmEngine(Engine):
     def reclaim(self, limit: int = 1000) -> list[Reclaimed]:
         self._promote(limit)
         reclaimed = self._reclaim(limit)
-        self._partitions.sweep()
+        with so_far(lambda: len(reclaimed)):
+            self._partitions.sweep()
         return reclaimed
 
     def _promote(self, limit: int) -> None:
@@ -196,9 +227,12 @@ class OrmEngine(Engine):
     def _reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = self._returns.reclaim(limit)
         if reclaimed:
-            self._partitions.refresh(job.partition_key for job in reclaimed)
-            self._partitions.end_busy_period()
-            self.on_reclaimed(reclaimed)
+            try:
+                with so_far(lambda: len(reclaimed)):
+                    self._partitions.refresh(job.partition_key for job in reclaimed)
+                    self._partitions.end_busy_period()
+            finally:
+                self.on_reclaimed(reclaimed)
         return reclaimed
 
     def prune(self, batch: int = 1000) -> dict[str, int]:
@@ -238,25 +272,27 @@ class OrmEngine(Engine):
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
         removed: list[tuple[str, str]] = []
-        for start in range(0, len(ids), _CANCEL_CHUNK):
-            removed += self._remove(ids=list(ids[start : start + _CANCEL_CHUNK]))
-        self._removed({key for _, key in removed})
+        with so_far(lambda: len(removed)):
+            for start in range(0, len(ids), _CANCEL_CHUNK):
+                removed += self._remove(ids=list(ids[start : start + _CANCEL_CHUNK]))
+            self._removed({key for _, key in removed})
         gone = {job_id for job_id, _ in removed}
         return [job_id for job_id in ids if job_id in gone]
 
     def purge(self, partition_key: str | None = None) -> int:
         count, keys, rounds = 0, set(), 0
-        while rounds < _PURGE_ROUNDS:
-            removed = self._remove(partition_key=partition_key)
-            count += len(removed)
-            keys |= {key for _, key in removed}
-            if not removed:
-                if not self._waits(partition_key):
-                    break
-                # What waits is in somebody's hands: a worker that leases it, or makes it ready.
-                rounds += 1
-                time.sleep(_PURGE_PAUSE)
-        self._removed(keys)
+        with so_far(lambda: count):
+            while rounds < _PURGE_ROUNDS:
+                removed = self._remove(partition_key=partition_key)
+                count += len(removed)
+                keys |= {key for _, key in removed}
+                if not removed:
+                    if not self._waits(partition_key):
+                        break
+                    # It is in somebody's hands: a worker that leases it, or makes it ready.
+                    rounds += 1
+                    time.sleep(_PURGE_PAUSE)
+            self._removed(keys)
         return count
 
     def _remove(
@@ -304,34 +340,51 @@ class OrmEngine(Engine):
             self._partitions.refresh(affected)
             self._partitions.end_busy_period()
 
-    def requeue(self, ids: Sequence[str] | None = None, *, limit: int = 1000) -> list[str]:
+    def requeue(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        limit: int = 1000,
+        shares: Mapping[str, float] = NO_SHARES,
+    ) -> list[str]:
         back: list[tuple[str, str]] = []
-        chunks = (
-            [None]
-            if ids is None
-            else [list(ids[i : i + _CANCEL_CHUNK]) for i in range(0, len(ids), _CANCEL_CHUNK)]
-        )
-        for chunk in chunks:
-            most = limit if chunk is None else len(chunk)
-            back += self.store.transact(partial(self._requeue, ids=chunk, limit=most))
-        self._partitions.refresh({key for _, key in back})
+        with so_far(lambda: len(back)):
+            if ids is None:
+                while len(back) < limit:
+                    most = min(_CANCEL_CHUNK, limit - len(back))
+                    found, letters = self.store.transact(
+                        partial(self._requeue, ids=None, limit=most)
+                    )
+                    back += found
+                    if letters < most:
+                        break
+            else:
+                for start in range(0, len(ids), _CANCEL_CHUNK):
+                    chunk = ids[start : start + _CANCEL_CHUNK]
+                    requeue = partial(self._requeue, ids=chunk, limit=len(chunk))
+                    back += self.store.transact(requeue)[0]
+            self._partitions.refresh({key for _, key in back}, shares)
         return [job_id for job_id, _ in back]
 
     def _requeue(
         self, cursor: Cursor, ids: Sequence[str] | None, limit: int
-    ) -> list[tuple[str, str]]:
-        """Turn dead letters into ready jobs with no attempts used; return (id, partition)."""
+    ) -> tuple[list[tuple[str, str]], int]:
+        """Turn dead letters into ready jobs with no attempts used.
+
+        Return (id, partition) of each, and how many letters there were: one whose job is live
+        is no job once more, and no letter either.
+        """
         letters = self._history.dead_letters(cursor, ids, limit)
-        if letters:
-            self._inserter.insert_again(cursor, letters)
-            self._history.forget_dead(cursor, letters)
-        return [(letter.id, letter.partition_key) for letter in letters]
+        back = self._inserter.insert_again(cursor, letters)
+        self._history.forget_dead(cursor, letters)
+        return [(letter.id, letter.partition_key) for letter in back], len(letters)
 
     def discard(self, ids: Sequence[str]) -> list[str]:
         gone: set[str] = set()
-        for start in range(0, len(ids), _CANCEL_CHUNK):
-            chunk = ids[start : start + _CANCEL_CHUNK]
-            gone |= set(self.store.transact(partial(self._history.discard, ids=chunk)))
+        with so_far(lambda: len(gone)):
+            for start in range(0, len(ids), _CANCEL_CHUNK):
+                chunk = ids[start : start + _CANCEL_CHUNK]
+                gone |= set(self.store.transact(partial(self._history.discard, ids=chunk)))
         return [job_id for job_id in ids if job_id in gone]
 
     # -- looking -------------------------------------------------------------------
@@ -341,8 +394,6 @@ class OrmEngine(Engine):
 
     def depth(self) -> QueueStats:
         return self._figures.depth()
-
-    counts_together = True
 
     @classmethod
     def depths(cls, engines: Sequence[Engine]) -> list[QueueStats]:
@@ -368,5 +419,10 @@ class OrmEngine(Engine):
     def job(self, job_id: str) -> JobInfo | None:
         return self._browser.find(job_id)
 
-    def dead_letters(self, ids: Sequence[str]) -> list[NewJob]:
-        return self._history.letters(ids)
+    @classmethod
+    def each_job(cls, engines: Sequence[Engine], job_id: str) -> list[JobInfo | None]:
+        holding = holders(Store(engines[0].config.database), [one.name for one in engines], job_id)
+        return [engine.job(job_id) if engine.name in holding else None for engine in engines]
+
+    def dead_letters(self, ids: Sequence[str] | None = None, *, limit: int = 1000) -> list[NewJob]:
+        return self._history.letters(ids, limit)

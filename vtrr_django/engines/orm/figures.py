@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Min, Model, Q
@@ -18,8 +19,6 @@ from vtrr_django.engines.sql.known import MOST_KEYS
 from vtrr_django.engines.sql.models import Job
 from vtrr_django.engines.sql.store import Store, marks
 from vtrr_django.engines.sql.tables import JOB, LEASED, PARTITION, QUEUE, READY, SCHEDULED
-
-_LIVE = (State.SCHEDULED, State.READY, State.LEASED)
 
 
 class _Known(NamedTuple):
@@ -124,11 +123,8 @@ class Figures:
             counts = {row["partition_key"]: row for row in self._counts(jobs)}
             busiest = list(counts)
         elif limit <= MOST_KEYS:
-            busiest = self._busiest(jobs, limit)
-            if len(busiest) == limit:
-                # Counting those alone costs a fraction, where there are thousands.
-                jobs = jobs.filter(partition_key__in=busiest, state__in=_LIVE)
-            counts = {row["partition_key"]: row for row in self._counts(jobs)}
+            counts = self._busiest(jobs, limit)
+            busiest = list(counts)
         else:
             # So many are picked and counted in one walk; picking them first takes two more.
             lines = self._counts(jobs).order_by("-ready", "partition_key")
@@ -188,17 +184,26 @@ class Figures:
         )
 
     @staticmethod
-    def _busiest(jobs: Any, limit: int) -> list[str]:
-        """Return up to ``limit`` partitions of jobs: those with most ready ones come first."""
-        ready = jobs.filter(state=State.READY).order_by().values("partition_key")
-        lines = ready.annotate(count=Count("seq")).order_by("-count", "partition_key")
-        busiest = list(lines.values_list("partition_key", flat=True)[:limit])
-        if len(busiest) == limit:
-            return busiest
-        others = jobs.filter(state__in=(State.SCHEDULED, State.LEASED)).order_by("partition_key")
-        known = set(busiest)
-        keys = others.values_list("partition_key", flat=True).distinct()[:limit]
-        return [*busiest, *(key for key in keys if key not in known)][:limit]
+    def _busiest(jobs: Any, limit: int) -> dict[str, dict[str, Any]]:
+        """Return what ``_counts`` does for up to ``limit`` partitions, by their keys.
+
+        Those with most ready jobs come first; one walk over these tells which they are.
+        """
+        by_key = jobs.order_by().values("partition_key")
+        ready = by_key.filter(state=State.READY).annotate(
+            ready=Count("seq"), oldest=Min("scheduled_at")
+        )
+        lines = ready.order_by("-ready", "partition_key")[:limit]
+        counts = {row.pop("partition_key"): row for row in lines}
+        others = by_key.filter(state__in=(State.SCHEDULED, State.LEASED)).annotate(
+            scheduled=Count("seq", filter=Q(state=State.SCHEDULED)),
+            leased=Count("seq", filter=Q(state=State.LEASED)),
+        )
+        if len(counts) == limit:
+            others = others.filter(partition_key__in=counts)
+        for row in others.order_by("partition_key"):
+            counts.setdefault(row.pop("partition_key"), {}).update(row)
+        return dict(islice(counts.items(), limit))
 
     def _one(
         self,

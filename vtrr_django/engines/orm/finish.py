@@ -127,25 +127,24 @@ class Finisher:
             if found is None or found[0].token != outcome.token:
                 continue
             row, now = found
-            if not self._leave(cursor, row, outcome, now):
+            due = _due(row, outcome, now + len(left))
+            if not self._leave(cursor, row, outcome, due):
                 continue
             result.done[index] = True
             result.settled.add(row.partition_key)
-            if outcome.kind is OutcomeKind.RELEASE:
+            if _is_ready(outcome):
                 result.returned.add(row.partition_key)
             left.append((row, outcome, _runtime(row, outcome, now)))
             del by_id[outcome.job_id]
         return left
 
-    def _leave(self, cursor: Cursor, row: Ended, outcome: Outcome, now: int) -> bool:
-        released = outcome.kind is OutcomeKind.RELEASE
-        due = row.scheduled_at if released else now + round(outcome.delay * 1_000_000)
+    def _leave(self, cursor: Cursor, row: Ended, outcome: Outcome, due: int) -> bool:
         changed = cursor.run(
             f"UPDATE {JOB} SET state = %s, scheduled_at = %s, "
             f"delivery_count = delivery_count + %s, {NOT_LEASED} "
             "WHERE seq = %s AND token = %s AND state = %s",
             [
-                READY if released else SCHEDULED,
+                READY if _is_ready(outcome) else SCHEDULED,
                 due,
                 1 if outcome.kind is OutcomeKind.RETRY else 0,
                 row.seq,
@@ -164,12 +163,18 @@ class Finisher:
         clock = cursor.dialect.clock
         done = []
         for renewal in renewals:
+            token, fresh = renewal.token, renewal.new_token or renewal.token
+            count = renewal.delivery_count
             changed = cursor.run(
-                f"UPDATE {JOB} SET lease_expires_at = {clock} + %s "
-                "WHERE queue = %s AND id = %s AND token = %s AND state = %s",
+                f"UPDATE {JOB} SET lease_expires_at = {clock} + %s"
+                f"{', token = %s' if fresh != token else ''}"
+                f"{'' if count is None else ', delivery_count = %s'} "
+                "WHERE queue = %s AND id = %s AND token IN (%s, %s) AND state = %s",
                 [
                     *(*cursor.dialect.clock_params(), round(lease_seconds * 1_000_000)),
-                    *(self.name, renewal.job_id, renewal.token, LEASED),
+                    *((fresh,) if fresh != token else ()),
+                    *(() if count is None else (count,)),
+                    *(self.name, renewal.job_id, token, fresh, LEASED),
                 ],
             )
             done.append(changed == 1)
@@ -267,6 +272,23 @@ def _death(outcome: Outcome) -> Death | None:
     return Death(
         reason=outcome.reason, error_class=outcome.error_class, traceback=outcome.traceback
     )
+
+
+def _is_ready(outcome: Outcome) -> bool:
+    """Return whether a job that is put back may run at once."""
+    return outcome.kind is OutcomeKind.RELEASE or not _delay(outcome)
+
+
+def _due(row: Ended, outcome: Outcome, now: int) -> int:
+    """Return when a job that is put back is due: that is its place in the line, too.
+
+    One that is released keeps its own; of those that are due at once, each gets another moment.
+    """
+    return row.scheduled_at if outcome.kind is OutcomeKind.RELEASE else now + _delay(outcome)
+
+
+def _delay(outcome: Outcome) -> int:
+    return round(outcome.delay * 1_000_000)
 
 
 def _runtime(row: Ended, outcome: Outcome, now: int) -> float:

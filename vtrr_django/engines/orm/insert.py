@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from django.db import DatabaseError
+from django.db import DatabaseError, IntegrityError
 
 from vtrr_django.domain.job import NewJob
 from vtrr_django.engines.sql.fields import to_microseconds
 from vtrr_django.engines.sql.history import DeadLetter
-from vtrr_django.engines.sql.known import Known, find_known
+from vtrr_django.engines.sql.known import MOST_KEYS, Known, find_known
+from vtrr_django.engines.sql.packets import packets
 from vtrr_django.engines.sql.store import Conflict, Cursor, Store, marks
 from vtrr_django.engines.sql.tables import COMPLETED, FAILED, JOB, READY, SCHEDULED
 
@@ -21,9 +24,8 @@ _COLUMNS = (
     "delivery_count, state, scheduled_at, created_at, timeouts, charged"
 )
 
-_MOST_ROWS = 500
-_MOST_BYTES = 4 * 1024 * 1024
-"""Bounds of one INSERT, below MariaDB's default ``max_allowed_packet`` of 16 MiB."""
+_CLOCKS_APART = 60_000_000
+"""Microseconds that a database's clock may be ahead of ours."""
 
 _MOST_LOCKS, _LOCK_SECONDS = 20, 10
 
@@ -78,37 +80,91 @@ class Inserter:
             row = marks([None] * 15)
             return cursor.run_each(begin + row + end, self._rows_at(jobs, cursor.now()))
         stored = 0
-        for chunk in _chunks(jobs):
+        for chunk in packets(jobs, lambda job: len(job.payload)):
             values, params = self._rows_now(cursor, chunk)
             stored += cursor.run(begin + values + end, params)
         return stored
 
     def _rows_at(self, jobs: Sequence[NewJob], now: int) -> list[tuple[Any, ...]]:
-        return [(*self._values(job), _due(job, now), now, 0, 0.0) for job in jobs]
+        rows = []
+        for job in jobs:
+            due = _due(job, now)
+            state = SCHEDULED if due > now else READY
+            rows.append((*self._values(job), state, max(due, now), now, 0, 0.0))
+        return rows
 
     def _rows_now(self, cursor: Cursor, jobs: Sequence[NewJob]) -> tuple[str, list[Any]]:
         clock, clock_params = cursor.dialect.clock, cursor.dialect.clock_params()
         values: list[str] = []
         params: list[Any] = []
         for job in jobs:
-            due, due_params = clock, list(clock_params)
+            state, due, due_params = f"{READY}", clock, list(clock_params)
             if job.due_at is not None:
-                due, due_params = "%s", [to_microseconds(job.due_at)]
-            elif job.delay:
-                due, due_params = f"{clock} + %s", [*clock_params, round(job.delay * 1_000_000)]
-            values.append(f"(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {due}, {clock}, 0, 0.0)")
+                # What is due already joins the line now, like any other.
+                state = f"CASE WHEN %s > {clock} THEN {SCHEDULED} ELSE {READY} END"
+                due = f"CASE WHEN %s > {clock} THEN %s ELSE {clock} END"
+                at = to_microseconds(job.due_at)
+                due_params = [at, *clock_params, at, *clock_params, at, *clock_params]
+            elif after := _delay(job):
+                state = f"{SCHEDULED}"
+                due, due_params = f"{clock} + %s", [*clock_params, after]
+            values.append(
+                f"(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {state}, {due}, {clock}, 0, 0.0)"
+            )
             params += [*self._values(job), *due_params, *clock_params]
         return ", ".join(values), params
 
     def _values(self, job: NewJob) -> tuple[Any, ...]:
-        """Return the values of the columns up to ``state``."""
+        """Return the values of the columns before ``state``."""
         return (
             *(job.id, self.name, job.partition_key, job.task_name, job.payload, job.weight),
-            *(-job.priority, job.msg_id, job.parent_id, job.delivery_count, _state(job)),
+            *(-job.priority, job.msg_id, job.parent_id, job.delivery_count),
         )
 
-    def insert_again(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> None:
-        """Store dead letters as ready jobs, as if freshly enqueued in the order given."""
+    def insert_again(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Store dead letters as ready jobs, as if freshly enqueued in the order given.
+
+        Return those that were not live. Letters that were taken over may have ids and msg_ids
+        that others have, too.
+        """
+        letters = self._out_of_the_way(cursor, letters)
+        try:
+            self._revive(cursor, letters)
+        except IntegrityError as error:
+            # Of a transaction that committed meanwhile: the next look sees it.
+            raise Conflict(f"jobs of the same msg_id or id came into queue {self.name}") from error
+        return letters
+
+    def _out_of_the_way(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Leave out what is live, and let go of msg_ids that another job has now."""
+        live = self._taken(cursor, "id", [one.id for one in letters])
+        taken = self._taken(
+            cursor, "msg_id", [one.msg_id for one in letters if one.msg_id is not None]
+        )
+        found = []
+        for letter in letters:
+            if letter.id in live:
+                continue
+            if letter.msg_id in taken:
+                found.append(replace(letter, msg_id=None))
+            else:
+                found.append(letter)
+                taken |= {letter.msg_id} - {None}
+        return found
+
+    def _taken(self, cursor: Cursor, column: str, values: Sequence[str]) -> set[str | None]:
+        """Return which ids, or msg_ids, are those of live jobs."""
+        return {
+            row[0]
+            for start in range(0, len(values), MOST_KEYS)
+            for row in cursor.rows(
+                f"SELECT {column} FROM {JOB} WHERE queue = %s "
+                f"AND {column} IN {marks(values[start : start + MOST_KEYS])}",
+                [self.name, *values[start : start + MOST_KEYS]],
+            )
+        }
+
+    def _revive(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> None:
         now = cursor.now()
         cursor.run_each(
             f"INSERT INTO {JOB} (id, queue, partition_key, task_name, payload, weight, "
@@ -216,24 +272,16 @@ def _first_of_each(jobs: Sequence[NewJob]) -> list[NewJob]:
     return kept
 
 
-def _state(job: NewJob) -> int:
-    return SCHEDULED if job.delay or job.due_at is not None else READY
+def may_be_ready(job: NewJob) -> bool:
+    """Return whether a new job may be ready at once: the database's clock decides, not ours."""
+    if job.due_at is None:
+        return not _delay(job)
+    return to_microseconds(job.due_at) < time.time_ns() // 1000 + _CLOCKS_APART
+
+
+def _delay(job: NewJob) -> int:
+    return round((job.delay or 0.0) * 1_000_000)
 
 
 def _due(job: NewJob, now: int) -> int:
-    if job.due_at is not None:
-        return to_microseconds(job.due_at)
-    return now + round((job.delay or 0.0) * 1_000_000)
-
-
-def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-    chunk: list[NewJob] = []
-    size = 0
-    for job in jobs:
-        if chunk and (len(chunk) >= _MOST_ROWS or size + len(job.payload) > _MOST_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(job)
-        size += len(job.payload) * 2
-    if chunk:
-        yield chunk
+    return now + _delay(job) if job.due_at is None else to_microseconds(job.due_at)

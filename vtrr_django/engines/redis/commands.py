@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import redis
 from redis import exceptions as errors
@@ -13,6 +13,10 @@ from vtrr_django.engines.redis.keys import KEYS, key_names
 from vtrr_django.engines.redis.scripts import BoundScript, load
 from vtrr_django.engines.redis.wire import text
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
+
+CARRIED: Final = 10_000
+"""Completed jobs that may be on their way to the database, whatever the retention: there those
+of the last minutes are spared, and so they must get there."""
 
 
 class Commands:
@@ -141,7 +145,8 @@ class Commands:
 def _rules(config: QueueConfig) -> str:
     """Return ARGV 1 of the scripts; see ``state.lua``."""
     most = max(1, config.max_concurrency - config.reserve) if config.reserve else None
-    rules = (config.partition_limit, most, None, config.max_timeouts, config.completed_retention)
+    carried = config.completed_retention and max(config.completed_retention, CARRIED)
+    rules = (config.partition_limit, most, None, config.max_timeouts, carried)
     words = ["-" if rule is None else str(rule) for rule in rules]
     words[2] = "1" if config.cost == "runtime" else "0"
     return " ".join(words)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import redis
@@ -31,7 +33,7 @@ from vtrr_django.engines.redis.figures import Figures
 from vtrr_django.engines.redis.outbox import Outbox
 from vtrr_django.engines.sql.history import History
 from vtrr_django.engines.sql.store import Store
-from vtrr_django.exceptions import StoreUnavailable
+from vtrr_django.exceptions import StoreUnavailable, so_far
 
 T = TypeVar("T")
 
@@ -131,7 +133,8 @@ class RedisEngine(Engine):
             flat: list[Any] = []
             for one in chunk:
                 ran = "" if one.runtime is None else repr(float(one.runtime))
-                flat += [one.job_id, one.token, ran]
+                count = "" if one.delivery_count is None else one.delivery_count
+                flat += [one.job_id, one.token, ran, count, one.new_token or ""]
             reply = wire.text(self.commands.run("renew", lease_seconds, *flat))
             done += [flag == "1" for flag in reply]
         return done
@@ -142,14 +145,15 @@ class RedisEngine(Engine):
         self._incoming.complete()
         self._adopt()
         reclaimed: list[Reclaimed] = []
-        for start in range(0, limit, _RETURNS):
-            most = min(_RETURNS, limit - start)
-            promoted, reply = self.commands.run("reclaim", most)
-            reclaimed += (found := wire.decode_reclaimed(reply))
-            if found:
-                self.on_reclaimed(found)
-            if int(promoted) < most and len(found) < most:
-                break
+        with so_far(lambda: len(reclaimed)):
+            for start in range(0, limit, _RETURNS):
+                most = min(_RETURNS, limit - start)
+                promoted, reply = self.commands.run("reclaim", most)
+                reclaimed += (found := wire.decode_reclaimed(reply))
+                if found:
+                    self.on_reclaimed(found)
+                if int(promoted) < most and len(found) < most:
+                    break
         return reclaimed
 
     def _adopt(self) -> None:
@@ -205,9 +209,10 @@ class RedisEngine(Engine):
         self.commands.run("partition", key, share, limit, paused, declared)
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
-        gone = set()
-        for chunk in _chunks(ids):
-            gone |= set(map(wire.text, self.commands.run("cancel", *chunk)))
+        gone: set[str] = set()
+        with so_far(lambda: len(gone)):
+            for chunk in _chunks(ids):
+                gone |= set(map(wire.text, self.commands.run("cancel", *chunk)))
         return [job_id for job_id in ids if job_id in gone]
 
     def purge(self, partition_key: str | None = None) -> int:
@@ -215,48 +220,58 @@ class RedisEngine(Engine):
         self._adopt()
         count = 0
         # What falls due meanwhile moves from one place to the other.
-        for _ in range(_PURGE_PASSES):
-            removed = self._purge_scheduled(which) + self._purge_ready(which)
-            count += removed
-            if not removed:
-                break
+        with so_far(lambda: count):
+            for _ in range(_PURGE_PASSES):
+                before = count
+                for removed in chain(self._purge_scheduled(which), self._purge_ready(which)):
+                    count += removed
+                if count == before:
+                    break
         return count
 
-    def _purge_ready(self, which: tuple[str, str]) -> int:
-        count = 0
+    def _purge_ready(self, which: tuple[str, str]) -> Iterator[int]:
+        """Remove chunk after chunk; yield how many jobs each was."""
         while removed := int(self.commands.run("purge", *which, _CHUNK)):
-            count += removed
-        return count
+            yield removed
 
-    def _purge_scheduled(self, which: tuple[str, str]) -> int:
-        count = passed_over = 0
+    def _purge_scheduled(self, which: tuple[str, str]) -> Iterator[int]:
+        passed_over = 0
         while True:
             looked_at, removed = map(
                 int, self.commands.run("scheduled", *which, passed_over, _CHUNK)
             )
             if not looked_at:
-                return count
-            count += removed
+                return
+            yield removed
             passed_over += looked_at - removed
 
-    def requeue(self, ids: Sequence[str] | None = None, *, limit: int = 1000) -> list[str]:
+    def requeue(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        limit: int = 1000,
+        shares: Mapping[str, float] = NO_SHARES,
+    ) -> list[str]:
         back: list[str] = []
-        if ids is not None:
-            for chunk in _chunks(ids):
-                back += self._outbox.requeue(chunk, len(chunk), self._incoming.revive)
-            return back
-        while len(back) < limit:
-            most = min(_CHUNK, limit - len(back))
-            found = self._outbox.requeue(None, most, self._incoming.revive)
-            back += found
-            if not found:
-                break
+        revive = partial(self._incoming.revive, shares=shares)
+        with so_far(lambda: len(back)):
+            if ids is not None:
+                for chunk in _chunks(ids):
+                    back += self._outbox.requeue(chunk, len(chunk), revive)
+                return back
+            while len(back) < limit:
+                most = min(_CHUNK, limit - len(back))
+                found = self._outbox.requeue(None, most, revive)
+                back += found
+                if not found:
+                    break
         return back
 
     def discard(self, ids: Sequence[str]) -> list[str]:
         gone: set[str] = set()
-        for chunk in _chunks(ids):
-            gone |= set(self._outbox.discard(chunk))
+        with so_far(lambda: len(gone)):
+            for chunk in _chunks(ids):
+                gone |= set(self._outbox.discard(chunk))
         return [job_id for job_id in ids if job_id in gone]
 
     # -- looking -------------------------------------------------------------------
@@ -294,8 +309,8 @@ class RedisEngine(Engine):
     def job(self, job_id: str) -> JobInfo | None:
         return self._browser.find(job_id)
 
-    def dead_letters(self, ids: Sequence[str]) -> list[NewJob]:
-        return self._outbox.letters(ids)
+    def dead_letters(self, ids: Sequence[str] | None = None, *, limit: int = 1000) -> list[NewJob]:
+        return self._outbox.letters(ids, limit)
 
 
 def _setting(value: float | Unset | None) -> str:

@@ -61,16 +61,19 @@ class Incoming:
             if jobs[i].msg_id is not None:
                 args.append(f"m{jobs[i].msg_id}")
                 owners.append(i)
+        ended = {}
         for start in range(0, len(args), wire.BATCH_JOBS):
             chunk = args[start : start + wire.BATCH_JOBS]
             for row in self._commands.run("known", *chunk):
                 position, state, job_id, key, task = row[0], *map(wire.text, row[1:])
                 i = owners[start + int(position)]
-                if state == "live" and known[i] is None:
+                if state == "ended":
+                    ended[job_id] = task
+                elif known[i] is None:
                     known[i] = _checked(jobs[i], job_id, key, task)
         rest = [i for i in wanted if known[i] is None]
         if rest:
-            found = self._outbox.known([jobs[i] for i in rest])
+            found = self._outbox.known([jobs[i] for i in rest], ended)
             by_position = dict(zip(rest, found, strict=True))
             known = [old or by_position.get(i) for i, old in enumerate(known)]
         return known
@@ -96,10 +99,7 @@ class Incoming:
         if more:
             return self._store_many([first, *more], shares, is_row)
         if is_row:
-            tick = int(self._commands.run("reserve", len(first)))
-            row = wire.encode_row(first, tick, shares.get(first[0].partition_key))
-            self._commands.run_together(row.hashes(self._commands.keys), "append", row.packed)
-            return row.ids
+            return self._staging.append(first, shares)
         known: dict[int, str] = {}
         forgotten: set[str] = set()
         encoded_shares = wire.encode_shares(shares)
@@ -129,7 +129,7 @@ class Incoming:
         forgotten: set[str],
     ) -> None:
         """Find out what became of jobs that stood in the way of new ones."""
-        ended = []
+        ended, seconds = [], {}
         for row in found:
             position, state, job_id, key, task = row[0], *map(wire.text, row[1:])
             index, job = jobs[int(position)]
@@ -137,7 +137,8 @@ class Incoming:
                 known[index] = _checked(job, job_id, key, task)
             else:
                 ended.append((index, job, job_id))
-        kept = self._outbox.known([job for _, job, _ in ended]) if ended else []
+                seconds[job_id] = task
+        kept = self._outbox.known([job for _, job, _ in ended], seconds) if ended else []
         for (index, _, job_id), there in zip(ended, kept, strict=True):
             if there is None:
                 forgotten.add(job_id)
@@ -164,7 +165,7 @@ class Incoming:
             ids[i] = job_id or others.get(i, ids[i])
         return ids
 
-    def revive(self, letters: Sequence[DeadLetter]) -> list[str]:
+    def revive(self, letters: Sequence[DeadLetter], shares: Mapping[str, float]) -> list[str]:
         """Store dead letters as ready jobs; return the ids of those that were not live."""
         jobs = [
             NewJob(
@@ -180,12 +181,13 @@ class Incoming:
             )
             for one in letters
         ]
-        return [job.id for batch in wire.batches(jobs) for job in self._revive(batch)]
+        encoded = wire.encode_shares(shares)
+        return [job.id for batch in wire.batches(jobs) for job in self._revive(batch, encoded)]
 
-    def _revive(self, jobs: list[NewJob]) -> list[NewJob]:
+    def _revive(self, jobs: list[NewJob], shares: str) -> list[NewJob]:
         forgotten = wire.encode_ids(job.id for job in jobs)
         while jobs:
-            found = self._commands.run("enqueue", wire.encode_jobs(jobs), "", forgotten)
+            found = self._commands.run("enqueue", wire.encode_jobs(jobs), shares, forgotten)
             if not found:
                 break
             jobs = list(_out_of_the_way(jobs, found))

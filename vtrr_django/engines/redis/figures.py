@@ -48,7 +48,7 @@ class Figures:
     def _counts(self) -> tuple[QueueStats, int, int]:
         """Count live jobs, and the completed and failed ones that are on their way."""
         values = list(map(text, self.commands.run("stats")))
-        paused, ready, scheduled, leased, waiting, since, now, completed, failed = values
+        paused, ready, scheduled, leased, waiting, since, now, completed, failed, *first = values
         depth = QueueStats(
             paused=paused == "1",
             ready=int(ready),
@@ -57,6 +57,8 @@ class Figures:
             partitions_waiting=int(waiting),
             oldest_ready_at=_moment(since),
             now=from_microseconds(int(now)),
+            outbox=int(completed) + int(failed),
+            outbox_since=min((_entered(one) for one in first if one), default=None),
         )
         return depth, 0 if self.config.completed_retention == 0 else int(completed), int(failed)
 
@@ -134,6 +136,12 @@ class Figures:
 
 def _moment(microseconds: str) -> datetime | None:
     return from_microseconds(int(microseconds)) if microseconds else None
+
+
+def _entered(entry: str) -> datetime:
+    """Return when an entry was put on a stream."""
+    moment: datetime = from_microseconds(int(entry.partition("-")[0]) * 1000)
+    return moment
 
 
 def _is_live(record: str) -> bool:

@@ -74,7 +74,7 @@ class Slice:
         """Return where somebody is who has read up to the member at ``index``."""
         member = self.members[index]
         begun = [first for first, last in self.blocks if first <= member < last]
-        # Blocks overlap where a large enqueue took its places early, and jobs came meanwhile.
+        # Two overlap where a row split one between the commands of a look: see backlog.lua.
         block = min(begun, default=b"")[len(_start(member)) :]
         return Place(member, block[:_PLACE] + block[_PLACE + 1 :])
 

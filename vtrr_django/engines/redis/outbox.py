@@ -9,13 +9,13 @@ is left when the job lives again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from vtrr_django.domain.job import NewJob
 from vtrr_django.engines.redis import wire
 from vtrr_django.engines.redis.commands import Commands
-from vtrr_django.engines.sql.history import DeadLetter, History
+from vtrr_django.engines.sql.history import DeadLetter, Ended, History
 from vtrr_django.engines.sql.store import Cursor, Store
 from vtrr_django.engines.sql.tables import QUEUE
 
@@ -30,6 +30,9 @@ than any enqueue takes between its look into the database and its script."""
 
 _NAMES = 1000
 """The most names that ``moved.lua`` forgets in one call."""
+
+_LOOKS = 20
+"""The most places of an outbox that are looked at in one trip, and entries of each."""
 
 _EVERYTHING = 1_000_000_000
 
@@ -64,7 +67,7 @@ class Outbox:
     def forget_names(self) -> None:
         """Have Redis forget the names of jobs that ended long ago, whether they got here or not.
 
-        Of completed jobs no more are on their way than are kept.
+        Of completed jobs not many more are on their way than are kept.
         """
         while int(self._commands.run("moved", "completed", KEEP_NAMES)) == _NAMES:
             pass
@@ -119,38 +122,60 @@ class Outbox:
 
     # -- looking -------------------------------------------------------------------
 
-    def known(self, jobs: Sequence[NewJob]) -> list[str | None]:
+    def known(self, jobs: Sequence[NewJob], ended: Mapping[str, str]) -> list[str | None]:
         """Return the id of the ended job that each of ``jobs`` is.
+
+        Args:
+            jobs: the jobs.
+            ended: what Redis remembers of their names: ids of ended jobs, and the seconds that
+                their entries tell, as ``known.lua`` says them. Of what is on its way it
+                remembers all names, so that nothing else need be looked for there.
 
         Raises:
             DuplicateJobError: a given id belongs to a different job.
         """
-        pending = self._pending()
+        on_their_way = self._on_their_way(ended)
         known = self._store.transact(lambda cursor: self._history.known(cursor, jobs))
-        known.add(pending)
+        known.add(
+            [
+                (job.id, job.msg_id, job.partition_key, job.task_name, job.payload)
+                for job in on_their_way
+            ]
+        )
         return [known.match(job) for job in jobs]
 
-    def _pending(self) -> list[tuple[str, str | None, str, str, str]]:
-        """Return what :class:`Known` wants of jobs that could not be moved just now.
+    def kept(self, ended: Mapping[str, str]) -> set[str]:
+        """Return which ended jobs the history remembers; ``ended`` as for :meth:`known`."""
+        on_their_way = {job.id for job in self._on_their_way(ended)}
+        kept = self._store.transact(lambda cursor: self._history.kept(cursor, sorted(ended)))
+        return kept | on_their_way
 
-        Looked at before the database: it is where they go.
+    def _on_their_way(self, ended: Mapping[str, str]) -> list[Ended]:
+        """Return those of the jobs that are not moved yet.
+
+        To be looked at before the database: it is where they go. However long an outbox has
+        become, only the entries of their milliseconds are read.
         """
-        self.archive(limit=_EVERYTHING)
-        if not self._store.in_transaction:
-            return []
+        moments = sorted({str(round(float(one) * 1000)) for one in ended.values() if one})
+        outboxes = [self._commands.keys[f"outbox_{which}"] for which in ("completed", "failed")]
+        places = [(key, moment, moment) for moment in moments for key in outboxes]
         found = []
-        for which in ("completed", "failed"):
-            key = self._commands.keys[f"outbox_{which}"]
-            for _, fields in self._commands.call("XRANGE", key, "-", "+"):
-                job = wire.decode_entry(fields).job
-                found.append((job.id, job.msg_id, job.partition_key, job.task_name, job.payload))
-        return found
+        while places:
+            now, places = places[:_LOOKS], places[_LOOKS:]
+            commands = (("XRANGE", *place, "COUNT", _LOOKS) for place in now)
+            replies = self._commands.look(*commands)
+            for (key, _, moment), entries in zip(now, replies, strict=True):
+                found += [wire.decode_entry(fields).job for _, fields in entries]
+                if len(entries) == _LOOKS:
+                    places.append((key, f"({wire.text(entries[-1][0])}", moment))
+        return [job for job in found if job.id in ended]
 
-    def kept(self, ids: Collection[str]) -> set[str]:
-        """Return which of these ended jobs the history remembers."""
-        pending = {row[0] for row in self._pending()}
-        kept = self._store.transact(lambda cursor: self._history.kept(cursor, sorted(ids)))
-        return kept | (pending & set(ids))
+    def _failed(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries of the outbox of failed jobs, some at a time."""
+        key, start = self._commands.keys["outbox_failed"], "-"
+        while entries := self._commands.call("XRANGE", key, start, "+", "COUNT", MOVE):
+            yield from entries
+            start = f"({wire.text(entries[-1][0])}"
 
     # -- coming back ---------------------------------------------------------------
 
@@ -190,17 +215,16 @@ class Outbox:
         self.archive(limit=_EVERYTHING)
         return self._locked(work)
 
-    def letters(self, ids: Sequence[str]) -> list[NewJob]:
-        """Return dead letters, in the order of ``ids``, as the jobs they once came in as."""
+    def letters(self, ids: Sequence[str] | None, limit: int) -> list[NewJob]:
+        """Return dead letters as :meth:`History.letters` does, those on their way too."""
         self.archive(limit=_EVERYTHING)
-        return self._history.letters(ids)
+        return self._history.letters(ids, limit)
 
     def _settled(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Clear the outbox of deaths that are rows; pass over letters with a later one there."""
         by_id = {letter.id: letter for letter in letters}
-        key = self._commands.keys["outbox_failed"]
         written = []
-        for number, fields in self._commands.call("XRANGE", key, "-", "+") if letters else ():
+        for number, fields in self._failed() if letters else ():
             end = wire.decode_entry(fields)
             letter = by_id.get(end.job.id)
             if letter is None:
@@ -209,6 +233,6 @@ class Outbox:
                 del by_id[letter.id]
             else:
                 written.append(number)
-        if written:
-            self._commands.run("moved", "failed", KEEP_NAMES, *written)
+        for start in range(0, len(written), MOVE):
+            self._commands.run("moved", "failed", KEEP_NAMES, *written[start : start + MOVE])
         return list(by_id.values())

@@ -60,7 +60,7 @@ class Records:
         meta, details, timeouts, lease = map(as_text, records)
         task_name, payload = wire.split_task(as_text(task))
         key, weight, priority, created, joined = _read_meta(meta, found.partition_key)
-        deliveries, parent_id, msg_id = _read_details(details)
+        deliveries, parent_id, msg_id = wire.read_details(details)
         second = None if found.second is None else _moment(found.second * 1e6)
         leased_at, worker = _read_lease(lease) if state is State.LEASED else (None, None)
         return JobInfo(
@@ -94,13 +94,6 @@ def _read_meta(meta: str, partition_key: str) -> tuple[str, int, int, int, int]:
         return wire.read_meta(meta)
     except ValueError:
         return partition_key, 1, 0, 0, 0
-
-
-def _read_details(details: str) -> tuple[int, str | None, str | None]:
-    try:
-        return wire.read_details(details)
-    except ValueError:
-        return 0, None, None
 
 
 def _read_lease(info: str) -> tuple[datetime | None, str | None]:

@@ -31,6 +31,24 @@ class Staging:
         self._commands = commands
         self._outbox = outbox
 
+    def append(self, jobs: Sequence[NewJob], shares: Mapping[str, float]) -> list[str]:
+        """Store one row of jobs, see :func:`wire.is_row`, all or none; return their ids.
+
+        Its places are reserved in the name of its first job, and the script that stores it
+        uses up that reservation: should the client repeat it, it finds nothing to do.
+        """
+        name = jobs[0].id
+        tick = int(self._commands.run("reserve", len(jobs), name))
+        row = wire.encode_row(jobs, tick, shares.get(jobs[0].partition_key))
+        try:
+            self._commands.run("append", name, row.packed, *row.tasks, *row.metas)
+        except StoreUnavailable:
+            # Should it not have arrived yet, it is not to be stored after this was told.
+            with contextlib.suppress(StoreUnavailable):
+                self._commands.run("withdraw", name)
+            raise
+        return row.ids
+
     def store(
         self, batches: Sequence[Sequence[NewJob]], shares: Mapping[str, float], is_row: bool
     ) -> list[list[Any] | None]:
@@ -82,7 +100,7 @@ class Staging:
     def _lay_rows(
         self, name: str, batches: Sequence[Sequence[NewJob]], shares: Mapping[str, float]
     ) -> Iterator[Any]:
-        tick = int(self._commands.run("reserve", sum(map(len, batches))))
+        tick = int(self._commands.run("reserve", sum(map(len, batches)), ""))
         for number, batch in enumerate(batches):
             row = wire.encode_row(batch, tick, shares.get(batch[0].partition_key))
             hashes = row.hashes(self._commands.keys)
@@ -105,18 +123,21 @@ class Staging:
                 number += 1
         return False
 
-    def _admit(self, name: str, number: int) -> list[Any] | None:
+    def _admit(self, name: str, number: int, *, ours: bool = True) -> list[Any] | None:
         kept: set[str] = set()
         forgotten: set[str] = set()
         for _ in range(ROUNDS):
-            state, found = self._commands.run(
-                "admit", name, number, wire.encode_ids(kept), wire.encode_ids(forgotten)
-            )
+            known = wire.encode_ids(kept), wire.encode_ids(forgotten)
+            state, found = self._commands.run("admit", name, number, *known, "0" if ours else "1")
             if wire.text(state) != "undecided":
                 return None if wire.text(state) == "gone" else list(found)
-            ended = {wire.text(row[2]) for row in found if wire.text(row[1]) == "ended"} - kept
+            ended = {
+                wire.text(row[2]): wire.text(row[4])
+                for row in found
+                if wire.text(row[1]) == "ended" and wire.text(row[2]) not in kept
+            }
             kept |= self._outbox.kept(ended)
-            forgotten |= ended - kept
+            forgotten |= ended.keys() - kept
         raise StoreUnavailable(
             f"jobs of the same msg_id or id came and went in queue {self._commands.queue!r} during "
             f"{ROUNDS} attempts to store a batch of a large enqueue; others will store the rest"
@@ -145,6 +166,6 @@ class Staging:
             # It may need the database, and what else comes back must not wait for that.
             with contextlib.suppress(StoreUnavailable):
                 for batch in range(int(number)):
-                    self._admit(name, batch)
+                    self._admit(name, batch, ours=False)
         elif word == "staged" and now - int(number) / 1e6 > ABANDONED:
             self._withdraw(name)

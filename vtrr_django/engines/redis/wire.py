@@ -335,11 +335,12 @@ def read_meta(meta: str) -> tuple[str, int, int, int, int]:
 
 
 def read_details(details: str) -> tuple[int, str | None, str | None]:
-    """Read ``details``: attempts used, parent_id, msg_id."""
-    if not details:
+    """Read ``details``: attempts used, parent_id, msg_id; of what somebody has spoilt, nothing."""
+    try:
+        deliveries, _, parent, msg_id = details.split(" ", 3)
+        return int(deliveries), parent or None, msg_id or None
+    except ValueError:
         return 0, None, None
-    deliveries, _, parent, msg_id = details.split(" ", 3)
-    return int(deliveries), parent or None, msg_id or None
 
 
 def decode_entry(fields: Sequence[Any] | Mapping[Any, Any]) -> End:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
 
 from vtrr_django.domain.config import QueueConfig
-from vtrr_django.domain.job import NewJob
+from vtrr_django.domain.job import LEASE_TIMEOUT, NewJob
 from vtrr_django.engines.sql.known import MOST_KEYS, Known, find_known
 from vtrr_django.engines.sql.models import CompletedJob, FailedJob
-from vtrr_django.engines.sql.store import Cursor, Store, marks
+from vtrr_django.engines.sql.packets import packets, text_length
+from vtrr_django.engines.sql.store import Cursor, Store, field_time, marks
 from vtrr_django.engines.sql.tables import COMPLETED, FAILED
+from vtrr_django.exceptions import so_far
 
 ENDED = (
     "seq, token, id, partition_key, task_name, payload, weight, precedence, delivery_count, "
@@ -25,6 +29,10 @@ _KEPT = (
 )
 
 _RECENT = 20
+
+SPARED: Final = 120
+"""Seconds for which an ended job is kept whatever the retention; far more than the 30 for which
+a publisher over HTTP tries again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +110,13 @@ def timed_out(job: Ended, at: int) -> End:
             f"last held by worker {job.claimed_by or 'unknown'}. The job probably kills its "
             "worker, or outlives its hard time limit."
         ),
-        error_class="vtrr_django.LeaseTimeout",
+        error_class=LEASE_TIMEOUT,
     )
     return End(job=job, at=at, runtime=0.0, death=death)
+
+
+def _delete(cursor: Cursor, table: str, seqs: Sequence[int]) -> int:
+    return cursor.delete(table, "seq", seqs)
 
 
 class History:
@@ -147,12 +159,13 @@ class History:
     def _insert(self, cursor: Cursor, table: str, columns: str, rows: list[list[Any]]) -> None:
         # A row of the same job may be there only if its id was given twice in a race; the
         # job still has to end, so the first row stays.
-        cursor.run(
-            f"{cursor.dialect.insert_new} {table} ({columns}) VALUES "
-            + ", ".join([marks(rows[0])] * len(rows))
-            + cursor.dialect.ignore_conflict,
-            [value for row in rows for value in row],
-        )
+        for packet in packets(rows, text_length):
+            cursor.run(
+                f"{cursor.dialect.insert_new} {table} ({columns}) VALUES "
+                + ", ".join([marks(rows[0])] * len(packet))
+                + cursor.dialect.ignore_conflict,
+                [value for row in packet for value in row],
+            )
 
     def drop_earlier_deaths(self, cursor: Cursor, ends: Sequence[End]) -> None:
         """Delete the dead letters of jobs that lived again and have ended since."""
@@ -172,29 +185,41 @@ class History:
     # -- trimming ------------------------------------------------------------------
 
     def prune(self, batch: int) -> dict[str, int]:
-        """Trim both tables to what the retention settings keep, ``batch`` rows at a time."""
-        return {
-            "completed": self._trim(
-                CompletedJob, "completed_at", self.config.completed_retention, batch
-            ),
-            "failed": self._trim(FailedJob, "failed_at", self.config.failed_retention, batch),
-        }
+        """Trim both tables to what the retention settings keep, ``batch`` rows at a time.
+
+        What has ended in the last ``SPARED`` seconds stays: with it an enqueue is recognised that
+        is repeated because its answer was lost.
+        """
+        until = field_time(self.store.now() - SPARED * 1_000_000)
+        completed = self._trim(
+            CompletedJob, "completed_at", until, self.config.completed_retention, batch
+        )
+        with so_far(lambda: completed):
+            failed = self._trim(FailedJob, "failed_at", until, self.config.failed_retention, batch)
+        return {"completed": completed, "failed": failed}
 
     def _trim(
-        self, model: type[CompletedJob | FailedJob], column: str, keep: int | None, batch: int
+        self,
+        model: type[CompletedJob | FailedJob],
+        column: str,
+        until: datetime,
+        keep: int | None,
+        batch: int,
     ) -> int:
         if keep is None:
             return 0
         rows = self._rows(model)
-        newest_first = rows.order_by(f"-{column}", "-seq")
+        spared = rows.filter(**{f"{column}__gt": until})[:keep]
+        skip = keep - self.store.persist(spared.count)
+        newest_first = rows.filter(**{f"{column}__lte": until}).order_by(f"-{column}", "-seq")
         removed = 0
-        while True:
-            seqs = self.store.persist(
-                lambda: list(newest_first.values_list("seq", flat=True)[keep : keep + batch])
-            )
-            if not seqs:
-                return removed
-            removed += self.store.persist(rows.filter(seq__in=seqs).delete)[0]
+        with so_far(lambda: removed):
+            while seqs := self.store.persist(
+                lambda: list(newest_first.values_list("seq", flat=True)[skip : skip + batch])
+            ):
+                one_batch = partial(_delete, table=model._meta.db_table, seqs=seqs)
+                removed += self.store.transact(one_batch)
+        return removed
 
     # -- coming back ---------------------------------------------------------------
 
@@ -241,14 +266,20 @@ class History:
             )
         }
 
-    def letters(self, ids: Sequence[str]) -> list[NewJob]:
-        """Return dead letters, in the order of ``ids``, as the jobs they once came in as."""
+    def letters(self, ids: Sequence[str] | None, limit: int) -> list[NewJob]:
+        """Return dead letters as the jobs they once came in as.
+
+        In the order of ``ids``; None: up to ``limit`` of them, the oldest first.
+        """
+        columns = "SELECT id, task_name, payload, partition_key, weight, priority"
+        if ids is None:
+            oldest = f"{columns} FROM {FAILED} WHERE queue = %s ORDER BY failed_at, seq LIMIT %s"
+            return [NewJob(*row) for row in self.store.read(oldest, [self.name, limit])]
         found: dict[str, NewJob] = {}
         for start in range(0, len(ids), MOST_KEYS):
             chunk = ids[start : start + MOST_KEYS]
             rows = self.store.read(
-                "SELECT id, task_name, payload, partition_key, weight, priority "
-                f"FROM {FAILED} WHERE queue = %s AND id IN {marks(chunk)}",
+                f"{columns} FROM {FAILED} WHERE queue = %s AND id IN {marks(chunk)}",
                 [self.name, *chunk],
             )
             found |= {row[0]: NewJob(*row) for row in rows}

@@ -215,6 +215,7 @@ class QueueTotals(models.Model):
     reclaimed_at = InstantField(null=True, help_text="The last look for leases that ran out.")
     beat_at = InstantField(null=True, help_text="The last one that beat asked for.")
     unknown_at = InstantField(null=True, help_text="The last job whose worker had no such task.")
+    resumed_at = InstantField(null=True, help_text="The last time waiting jobs were let go on.")
     sampled_at = InstantField(null=True, help_text="The minute whose gauges were taken last.")
 
     class Meta:
@@ -291,6 +292,26 @@ class WorkerSighting(models.Model):
         return f"{self.queue}: {self.worker_id}"
 
 
+class FailedAttempt(models.Model):
+    """An attempt that went wrong of a job that was to run again: what an operator asks about."""
+
+    queue = KeyField(max_length=limits.MAX_QUEUE_NAME_LENGTH)
+    job_id = KeyField(max_length=limits.MAX_ID_LENGTH)
+    at = InstantField()
+    worker_id = KeyField(max_length=limits.MAX_WORKER_ID_LENGTH, help_text='"": unknown.')
+    error_class = KeyField(max_length=255)
+    reason = ExactTextField()
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["queue", "job_id"], name="vtrr_attempt_job"),
+            models.Index(fields=["queue", "at"], name="vtrr_attempt_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.job_id} {self.at}"
+
+
 class Nonce(models.Model):
     """What a signed request to the HTTP API used up, so that it works once."""
 
@@ -305,10 +326,15 @@ class Nonce(models.Model):
 
 
 class ImportedJob(models.Model):
-    """A job that was taken over from a liteworks file: once, whatever became of it since."""
+    """A job that was taken over from a liteworks file: once, whatever became of it since.
+
+    Attributes:
+        mark: tells it from a job of another file that has its id; "": that is not known.
+    """
 
     queue = KeyField(max_length=limits.MAX_QUEUE_NAME_LENGTH)
     job_id = KeyField(max_length=limits.MAX_ID_LENGTH)
+    mark = models.CharField(max_length=32, default="")
     imported_at = InstantField()
 
     class Meta:

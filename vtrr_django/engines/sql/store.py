@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from django.utils.functional import cached_property
 
 from vtrr_django.engines.sql.dialect import Dialect, dialect_of
 from vtrr_django.engines.sql.fields import from_microseconds
+from vtrr_django.engines.sql.patience import busy_until, found_locked, found_open, patience_with
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable
 
 T = TypeVar("T")
@@ -85,6 +87,14 @@ class Cursor:
         return int(self.rows(f"SELECT {self.dialect.clock}")[0][0])
 
 
+def field_time(microseconds: int) -> datetime:
+    """Return microseconds since the epoch as a ``DateTimeField`` has them: naive without USE_TZ."""
+    value = from_microseconds(microseconds)
+    if settings.USE_TZ:
+        return value
+    return timezone.make_naive(value, timezone.get_default_timezone())
+
+
 class Store:
     """Transactions on one ``DATABASES`` alias; connections are Django's, one per thread."""
 
@@ -121,7 +131,9 @@ class Store:
 
     def write(self, sql: str, params: Sequence[Any] = ()) -> int:
         """Run one writing statement that needs no transaction around it."""
-        return self.persist(lambda: self.in_cursor(lambda cursor: cursor.run(sql, params)))
+        touched = self.persist(lambda: self.in_cursor(lambda cursor: cursor.run(sql, params)))
+        found_open(self.alias)
+        return touched
 
     def transact(self, work: Callable[[Cursor], T], *, durable: bool = True) -> T:
         """Run ``work`` in one transaction, again from the start while the store is contended.
@@ -142,7 +154,9 @@ class Store:
                     self.in_cursor(lambda cursor: cursor.run(self.dialect.relax_commit))
                 return self.in_cursor(work)
 
-        return self.persist(attempt)
+        result = self.persist(attempt)
+        found_open(self.alias)
+        return result
 
     def now(self) -> int:
         """Return the database's time in microseconds since the epoch."""
@@ -152,10 +166,7 @@ class Store:
         """Return a time as a ``DateTimeField`` parameter of this database."""
         if microseconds is None:
             return None
-        value: datetime = from_microseconds(microseconds)
-        if not settings.USE_TZ:
-            value = timezone.make_naive(value, timezone.get_default_timezone())
-        return self.connection.ops.adapt_datetimefield_value(value)
+        return self.connection.ops.adapt_datetimefield_value(field_time(microseconds))
 
     def in_cursor(self, work: Callable[[Cursor], T]) -> T:
         """Run ``work`` with a cursor, in whatever transaction is open."""
@@ -183,35 +194,50 @@ class Store:
             yield
 
     def persist(self, attempt: Callable[[], T]) -> T:
-        """Call ``attempt`` until it gets through, a bounded number of times."""
+        """Call ``attempt`` until it gets through, a bounded number of times.
+
+        And for a bounded time, where the caller has said so with :func:`patience`.
+        """
         pause = _FIRST_PAUSE
         if self.connection.in_atomic_block:
             return self._persist_inside(attempt)
+        seconds = patience_with(self.alias)
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         for tries_left in reversed(range(MAX_ATTEMPTS)):
             try:
-                return attempt()
+                if seconds is None:
+                    return attempt()
+                with busy_until(self.connection, deadline):
+                    return attempt()
             except Conflict as error:
                 problem: Exception = error
             except (OperationalError, InterfaceError, ProgrammingError) as error:
                 problem = error
-                if is_missing_table(error):
-                    raise StoreUnavailable(
-                        f"database {self.alias!r} lacks tables of vtrr_django; run "
-                        f"manage.py migrate --database {self.alias} ({error})"
-                    ) from error
-                if isinstance(error, ProgrammingError):
-                    raise
-                if not is_contention(error):
-                    self._drop_broken_connection()
-                    raise StoreUnavailable(
-                        f"database {self.alias!r} did not answer: {error}"
-                    ) from error
+                self._raise_unless_contended(error)
+            if time.monotonic() >= deadline:
+                break
             if tries_left:
                 time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads retries only
                 pause = min(pause * 2, _LONGEST_PAUSE)
+        if seconds is not None and self.dialect.serial:
+            found_locked(self.alias, seconds)
         raise StoreUnavailable(
-            f"database {self.alias!r} is still contended after {MAX_ATTEMPTS} attempts: {problem}"
+            f"database {self.alias!r} is still contended after {MAX_ATTEMPTS - tries_left} "
+            f"attempts: {problem}"
         ) from problem
+
+    def _raise_unless_contended(self, error: Exception) -> None:
+        """Raise what it is if trying the same again is no use."""
+        if is_missing_table(error):
+            raise StoreUnavailable(
+                f"database {self.alias!r} lacks tables of vtrr_django; run "
+                f"manage.py migrate --database {self.alias} ({error})"
+            ) from error
+        if isinstance(error, ProgrammingError):
+            raise error
+        if not is_contention(error):
+            self._drop_broken_connection()
+            raise StoreUnavailable(f"database {self.alias!r} did not answer: {error}") from error
 
     def _persist_inside(self, attempt: Callable[[], T]) -> T:
         """Call ``attempt`` inside the caller's transaction, which only the caller can restart."""

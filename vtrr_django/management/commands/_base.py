@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -23,7 +23,14 @@ from vtrr_django.registry import all_queues, get_queue
 
 
 class QueueCommand(BaseCommand):
-    """A command about queues. What they or their database refuse is no traceback."""
+    """A command about queues. What they or their database refuse is no traceback.
+
+    Attributes:
+        what: with how many of which it may be half way when an error stops it; "": none.
+        did: what it had done with those.
+    """
+
+    what, did = "", "done"
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command.
@@ -43,14 +50,68 @@ class QueueCommand(BaseCommand):
             return None
         except (StoreUnavailable, DatabaseFailure) as error:
             refuse_without_tables(all_queues())
-            raise CommandError(str(error).strip()) from error
+            raise CommandError(self._told(error)) from error
         except VTRRError as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(self._told(error)) from error
+
+    def _told(self, error: Exception) -> str:
+        return told_of(error, self.what, self.did)
 
     def say(self, text: str, options: dict[str, Any]) -> None:
         """Print what was done, unless ``--verbosity 0``."""
         if options["verbosity"] >= 1:
             self.stdout.write(text)
+
+
+class EachQueue:
+    """Does things for several queues, one after the other; one that fails holds up no other.
+
+    With a queue for which something failed nothing more is done.
+
+    Args:
+        queues: those that were chosen.
+    """
+
+    def __init__(self, queues: Sequence[Queue]) -> None:
+        self._queues = queues
+        self._failed: dict[Queue, str] = {}
+        self._first: Exception | None = None
+
+    def do(self, act: Callable[[Queue], object], what: str = "", did: str = "done") -> None:
+        """Do it for each; ``what`` and ``did`` are as in :class:`QueueCommand`."""
+        for queue in self._queues:
+            if queue in self._failed:
+                continue
+            try:
+                act(queue)
+            except (VTRRError, DatabaseFailure) as error:
+                self._first = self._first or error
+                self._failed[queue] = self._why(queue, told_of(error, what, did))
+
+    def _why(self, queue: Queue, told: str) -> str:
+        with contextlib.suppress(VTRRError):  # without an engine, as ``told`` says
+            try:
+                refuse_without_tables([queue])
+            except CommandError as refusal:
+                return str(refusal)
+        # Where there is but one queue, everybody knows which.
+        return told if len(self._queues) == 1 else f"queue {queue.name}: {told}"
+
+    def complain(self) -> None:
+        """Say of which queues something failed, if any.
+
+        Raises:
+            CommandError: some did; what each had done before is told.
+        """
+        if self._failed:
+            raise CommandError("\n".join(dict.fromkeys(self._failed.values()))) from self._first
+
+
+def told_of(error: Exception, what: str, did: str) -> str:
+    """Return what is said of an error, and how much was done before it."""
+    done = error.done if isinstance(error, VTRRError) else 0
+    before = f"{count(done, what) if what else 'it was'} {did}; then: "
+    return (before if done else "") + str(error).strip()
 
 
 def add_queues_argument(parser: CommandParser, what: str = "all that are declared") -> None:
@@ -164,24 +225,32 @@ def waiting(queue: Queue, key: str | None) -> tuple[int, int]:
 
 
 def what_waits(queue: Queue, key: str | None) -> str:
-    """Return the same in words."""
-    ready, scheduled = waiting(queue, key)
+    """Return the same in words, after something was done: that it cannot be seen undoes nothing."""
+    try:
+        ready, scheduled = waiting(queue, key)
+    except StoreUnavailable as error:
+        return f"what waits could not be seen ({error})"
     return f"{count(ready, 'job')} ready, {scheduled:,} scheduled"
 
 
 def in_force(queue: Queue, key: str) -> str:
     """Return the settings of a partition that count now, and its jobs."""
     known = queue.partitions(key)
-    # Without jobs and settings of its own: what it would get.
-    share = declared_shares(queue.config.shares, [key]).get(key, 1.0)
-    default = PartitionStats(partition_key=key, share=share, limit=queue.config.default_limit)
-    one = known[0] if known else default
+    if known:
+        one = known[0]
+    else:  # without jobs and settings of its own: what it would get
+        share = declared_shares(queue.config.shares, [key]).get(key, 1.0)
+        one = PartitionStats(partition_key=key, share=share, limit=queue.config.default_limit)
     limit = "no limit" if one.limit is None else f"limit {one.limit:,}"
     paused = ", paused" if one.paused else ""
     return (
         f"Partition {shown(key)} of queue {queue.name}: share {one.share:g}, {limit}{paused}; "
         f"{count(one.ready, 'job')} ready, {one.scheduled:,} scheduled, {one.leased:,} leased."
     )
+
+
+PRUNED = ("ended job", "removed")
+"""What :func:`pruned` may be half way with."""
 
 
 def pruned(queue: Queue) -> str:

@@ -33,6 +33,7 @@ def log_to_stderr(verbosity: int) -> Iterator[None]:
     finally:
         package.removeHandler(handler)
         package.setLevel(level)
+        logs.connect()
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from vtrr_django.management.commands._base import (
 class Command(QueueCommand):
     """Cancel jobs by id; ``vtrr_purge`` is for whole partitions."""
 
+    what, did = "job", "cancelled"
     help = "Remove jobs that wait. Jobs that run already go on to their end."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -51,7 +51,7 @@ class Command(QueueCommand):
         names = options["queue"]
         report = check_health(None if names is None else chosen_queues(names))
         if options["json"]:
-            self.stdout.write(json.dumps(report.as_dict(sentences=True), indent=2))
+            self.stdout.write(json.dumps(report.as_dict(), indent=2))
         else:
             self.stdout.write(_told(report))
         status = STATUSES.index(report.status)

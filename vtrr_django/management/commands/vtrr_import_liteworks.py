@@ -74,6 +74,12 @@ class Command(QueueCommand):
             "file's name without .db.",
         )
         parser.add_argument(
+            "--prefix-ids",
+            action="store_true",
+            help="Put the name of --source before all ids, not only mere numbers. Give it again "
+            "whenever the file is taken over again.",
+        )
+        parser.add_argument(
             "--skip-unreadable",
             action="store_true",
             help="Leave out rows that cannot be understood. Default: they keep all from being "
@@ -129,6 +135,7 @@ def _choices(options: dict[str, Any]) -> Choices:
         envelope=Envelope(options["type_key"], options["data_key"]),
         tenant=Tenant(key=key, field=options["partition_field"]),
         source=options["source"],
+        prefix_ids=options["prefix_ids"],
         again=options["again"],
     )
 

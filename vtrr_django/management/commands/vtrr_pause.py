@@ -19,6 +19,7 @@ from vtrr_django.management.commands._base import (
 class Command(QueueCommand):
     """Pause a queue or one partition of it."""
 
+    did = "paused"
     help = (
         "Stop giving out jobs of a queue, or of one partition. Nothing is lost, and jobs that "
         "run already go on; vtrr_resume undoes it."

@@ -7,6 +7,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from vtrr_django.management.commands._base import (
+    PRUNED,
+    EachQueue,
     QueueCommand,
     add_queues_argument,
     chosen_queues,
@@ -19,7 +21,7 @@ class Command(QueueCommand):
 
     help = (
         "Remove completed jobs and dead letters beyond COMPLETED_RETENTION and FAILED_RETENTION, "
-        "the oldest first. Workers do this each minute."
+        "the oldest first, except what ended in the last two minutes. Workers do this each minute."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -27,6 +29,11 @@ class Command(QueueCommand):
         add_queues_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Prune queue after queue."""
-        for queue in chosen_queues(options["queue"]):
-            self.say(pruned(queue), options)
+        """Prune queue after queue.
+
+        Raises:
+            CommandError: it failed for a queue; the others were seen to.
+        """
+        each = EachQueue(chosen_queues(options["queue"]))
+        each.do(lambda queue: self.say(pruned(queue), options), *PRUNED)
+        each.complain()

@@ -20,6 +20,7 @@ from vtrr_django.management.commands._base import (
 class Command(QueueCommand):
     """Purge a queue or one partition of it, once somebody has agreed to it."""
 
+    what, did = "job", "removed"
     help = (
         "Remove every job that waits, of a queue or of one partition, for good. Jobs that run "
         "already go on to their end; dead letters stay."

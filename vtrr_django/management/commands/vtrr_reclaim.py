@@ -6,13 +6,17 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from vtrr_django.exceptions import so_far
 from vtrr_django.management.commands._base import (
+    PRUNED,
+    EachQueue,
     QueueCommand,
     add_queues_argument,
     chosen_queues,
     count,
     pruned,
 )
+from vtrr_django.queue import Queue
 
 
 class Command(QueueCommand):
@@ -31,16 +35,29 @@ class Command(QueueCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Reclaim until no lease is left that ran out."""
-        queues = chosen_queues(options["queue"])
-        for queue in queues:
-            total = 0
-            while found := queue.reclaim_and_dispatch():
-                total += found
-            while queue.archive():
-                pass
-            self.say(f"Queue {queue.name}: {count(total, 'lease')} reclaimed.", options)
-            if options["prune"]:
-                self.say(pruned(queue), options)
-        for queue in queues:  # last: without its figures a queue runs as well
-            queue.measure()
+        """Reclaim until no lease is left that ran out.
+
+        Raises:
+            CommandError: it failed for a queue; the others were seen to.
+        """
+        each = EachQueue(chosen_queues(options["queue"]))
+        each.do(
+            lambda queue: self.say(
+                f"Queue {queue.name}: {count(_reclaim(queue), 'lease')} reclaimed.", options
+            ),
+            *("lease", "reclaimed"),
+        )
+        if options["prune"]:
+            each.do(lambda queue: self.say(pruned(queue), options), *PRUNED)
+        each.do(Queue.measure)  # last: without its figures a queue runs as well
+        each.complain()
+
+
+def _reclaim(queue: Queue) -> int:
+    total = 0
+    with so_far(lambda: total):
+        while found := queue.reclaim_and_dispatch():
+            total += found
+        while queue.archive():
+            pass
+    return total

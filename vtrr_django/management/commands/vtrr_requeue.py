@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from vtrr_django.exceptions import so_far
 from vtrr_django.management.commands._base import (
     QueueCommand,
     add_queue_argument,
@@ -20,6 +21,7 @@ BATCH = 1000
 class Command(QueueCommand):
     """Requeue dead letters, by id or all of them."""
 
+    what, did = "job", "requeued"
     help = "Bring dead letters back with a fresh budget of attempts."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -53,6 +55,7 @@ def _requeue_all(queue: Queue, limit: int | None) -> list[str]:
     # No more than are dead now: a job that fails again at once is not brought back again.
     left = queue.stats()["failed"] if limit is None else limit
     done: list[str] = []
-    while left > len(done) and (more := queue.requeue(limit=min(BATCH, left - len(done)))):
-        done += more
+    with so_far(lambda: len(done)):
+        while left > len(done) and (more := queue.requeue(limit=min(BATCH, left - len(done)))):
+            done += more
     return done

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import CommandParser
 
+from vtrr_django.exceptions import StoreUnavailable
 from vtrr_django.management.commands._base import (
     QueueCommand,
     add_partition_argument,
@@ -19,6 +21,7 @@ from vtrr_django.management.commands._base import (
 class Command(QueueCommand):
     """Undo ``vtrr_pause``."""
 
+    did = "resumed"
     help = (
         "Give out jobs of a queue, or of one partition, again. A partition that was paused by "
         "itself stays paused when its queue is resumed."
@@ -34,5 +37,6 @@ class Command(QueueCommand):
         queue, key = chosen_queue(options["queue"]), options["partition"]
         queue.resume(key)
         self.say(f"Resumed {of_partition(key, queue)}: {what_waits(queue, key)}.", options)
-        if key is not None and queue.stats()["paused"]:
-            self.say(f"Queue {queue.name} itself is paused: vtrr_resume it, too.", options)
+        with suppress(StoreUnavailable):  # it is resumed, whatever becomes of this look
+            if key is not None and queue.stats()["paused"]:
+                self.say(f"Queue {queue.name} itself is paused: vtrr_resume it, too.", options)

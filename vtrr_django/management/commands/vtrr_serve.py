@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from vtrr_django.api.auth import allow_loopback
 from vtrr_django.conf import get_settings
 from vtrr_django.management.commands._base import QueueCommand, refuse_without_tables
 from vtrr_django.management.commands._logging import crashes_to_stderr, log_to_stderr
@@ -44,7 +45,7 @@ class Command(QueueCommand):
             default=16,
             metavar="N",
             help="Requests that each process serves at once; half of them, 8 at most, may be long "
-            "polls. Default: 16.",
+            "polls, unless VTRR['LONG_POLLS'] says otherwise. Default: 16.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -66,6 +67,8 @@ class Command(QueueCommand):
                 "expected gunicorn to be installed; run pip install 'vtrr-django[server]'"
             ) from error
         refuse_without_tables(all_queues())
+        if get_settings().secret is None:
+            self._open_to_this_machine()
         serving = Serving(
             host=options["host"],
             port=options["port"],
@@ -84,6 +87,14 @@ class Command(QueueCommand):
                     f"{why}; choose another with --host and --port, or end "
                     "what listens there"
                 ) from error
+
+    def _open_to_this_machine(self) -> None:
+        allow_loopback()
+        self.stderr.write(
+            "WARNING: there is no VTRR['SECRET'], so whoever is on this machine may do everything "
+            "here, and so may the world if a proxy or tunnel leads here, which this server cannot "
+            "always see. Set VTRR = {'SECRET': ...} before there is one."
+        )
 
     def _announce(self, address: str) -> None:
         self.stdout.write(f"listening on {address}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from vtrr_django.exceptions import so_far
 from vtrr_django.management.commands._base import (
     QueueCommand,
     add_partition_argument,
@@ -18,6 +19,7 @@ from vtrr_django.management.commands._base import (
 class Command(QueueCommand):
     """Set a partition's share and limit, and print what is in force."""
 
+    did = "set"
     help = (
         "Print a partition's share and in-flight limit; set them first, if told to. Jobs that "
         "wait already obey the new ones."
@@ -53,4 +55,5 @@ class Command(QueueCommand):
         }
         if given:
             queue.set_partition(key, **given)
-        self.stdout.write(in_force(queue, key))
+        with so_far(lambda: 1 if given else 0):
+            self.stdout.write(in_force(queue, key))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db import Error as DatabaseFailure
 
 from vtrr_django.connections import DjangoHooks
 from vtrr_django.domain.durations import duration
 from vtrr_django.domain.job import PartitionStats
+from vtrr_django.exceptions import VTRRError
 from vtrr_django.management.commands._base import (
     QueueCommand,
     add_queues_argument,
@@ -26,6 +29,8 @@ from vtrr_django.queue import Queue
 
 DEFAULT_WATCH, LONGEST_WATCH = 2.0, 86_400
 CLEAR = "\x1b[H\x1b[2J"
+
+_AWAY = (VTRRError, DatabaseFailure)
 
 QUEUE_HEADS = (
     *("queue", "ready", "scheduled", "leased", "failed", "completed"),
@@ -65,10 +70,14 @@ class Command(QueueCommand):
         queues = chosen_queues(options["queue"])
         partitions, watch = options["partitions"], options["watch"]
         if options["json"]:
-            known = [_everything(queue, partitions=partitions) for queue in queues]
-            self.stdout.write(json.dumps(known, cls=DjangoJSONEncoder, indent=2))
+            known = _look(queues, partitions=partitions)
+            told = [one.everything() for one in known]
+            self.stdout.write(json.dumps(told, cls=DjangoJSONEncoder, indent=2))
+            _complain(known)
         elif watch is None:
-            self.stdout.write(_report(queues, partitions=partitions))
+            known = _look(queues, partitions=partitions)
+            self.stdout.write(_report(known))
+            _complain(known)
         elif not 0 < watch <= LONGEST_WATCH:
             raise CommandError(
                 f"--watch: expected seconds from more than 0 to {LONGEST_WATCH:,}, got {watch:g}"
@@ -82,7 +91,7 @@ class Command(QueueCommand):
         try:
             while True:
                 hooks.before_store()
-                report = _report(queues, partitions=partitions)
+                report = _report(_look(queues, partitions=partitions))
                 self.stdout.write(f"{clear}{time.strftime('%X')}\n{report}\n")
                 self.stdout.flush()
                 time.sleep(seconds)
@@ -90,35 +99,93 @@ class Command(QueueCommand):
             return
 
 
-def _everything(queue: Queue, *, partitions: bool) -> dict[str, Any]:
-    stats = queue.stats()
-    if partitions:
-        stats["partitions"] = [asdict(one) for one in queue.partitions()]
-    return stats
+@dataclass(slots=True)
+class _Known:
+    """What is known of a queue: its store, or that of its history, may not answer."""
+
+    name: str
+    stats: dict[str, Any] = field(default_factory=dict)
+    partitions: list[PartitionStats] | None = None
+    problem: VTRRError | DatabaseFailure | None = None
+
+    def everything(self) -> dict[str, Any]:
+        told = {"queue": self.name, **self.stats}
+        if self.partitions is not None:
+            told["partitions"] = [asdict(one) for one in self.partitions]
+        if self.problem is not None:
+            told["error"] = str(self.problem).strip()
+        return told
 
 
-def _report(queues: Sequence[Queue], *, partitions: bool) -> str:
-    parts = [table(QUEUE_HEADS, [_queue_row(queue.stats()) for queue in queues])]
-    if partitions:
-        parts += [_partition_report(queue) for queue in queues]
+def _look(queues: Sequence[Queue], *, partitions: bool) -> list[_Known]:
+    """Ask all queues.
+
+    Raises:
+        VTRRError, DatabaseError: none of them says anything.
+    """
+    found = [_look_at(queue, partitions=partitions) for queue in queues]
+    if not any(one.stats for one in found) and (problem := found[0].problem) is not None:
+        raise problem
+    return found
+
+
+def _look_at(queue: Queue, *, partitions: bool) -> _Known:
+    known = _Known(queue.name)
+    try:
+        known.stats = queue.stats()
+    except _AWAY as error:
+        known.problem = error
+        with contextlib.suppress(*_AWAY):  # then it is the history alone that does not answer
+            depth = queue.depth()
+            known.stats = {
+                "ready": depth.ready,
+                "scheduled": depth.scheduled,
+                "claimed": depth.leased,
+                "partitions_waiting": depth.partitions_waiting,
+                "oldest_wait_seconds": depth.oldest_wait_seconds,
+                "paused": depth.paused,
+            }
+    if partitions and known.stats:
+        try:
+            known.partitions = queue.partitions()
+        except _AWAY as error:  # it went away in the midst
+            known.problem = known.problem or error
+    return known
+
+
+def _complain(known: Sequence[_Known]) -> None:
+    told = [f"queue {one.name}: {str(one.problem).strip()}" for one in known if one.problem]
+    if told:
+        raise CommandError("\n".join(told))
+
+
+def _report(known: Sequence[_Known]) -> str:
+    parts = [table(QUEUE_HEADS, [_queue_row(one) for one in known])]
+    for one in known:
+        if one.partitions is not None:
+            parts.append(_partition_report(one.name, one.partitions))
     return "\n\n".join(parts)
 
 
-def _queue_row(stats: dict[str, Any]) -> list[object]:
+def _queue_row(known: _Known) -> list[object]:
+    stats = known.stats
+    state = "paused" if stats.get("paused") else ""
+    if known.problem is not None:
+        away = "its history does not answer" if stats else "does not answer"
+        state = f"{state}, {away}" if state else away
     return [
-        stats["queue"],
-        *(stats[key] for key in ("ready", "scheduled", "claimed", "failed", "completed")),
-        stats["partitions_waiting"],
-        _wait(stats["oldest_wait_seconds"] if stats["ready"] else None),
-        "paused" if stats["paused"] else "",
+        known.name,
+        *(stats.get(key, "-") for key in ("ready", "scheduled", "claimed", "failed", "completed")),
+        stats.get("partitions_waiting", "-"),
+        _wait(stats["oldest_wait_seconds"] if stats.get("ready") else None),
+        state,
     ]
 
 
-def _partition_report(queue: Queue) -> str:
-    found = queue.partitions()
+def _partition_report(name: str, found: Sequence[PartitionStats]) -> str:
     if not found:
-        return f"Queue {queue.name} has no partitions with jobs or settings."
-    return f"Queue {queue.name}\n" + table(PARTITION_HEADS, [_partition_row(one) for one in found])
+        return f"Queue {name} has no partitions with jobs or settings."
+    return f"Queue {name}\n" + table(PARTITION_HEADS, [_partition_row(one) for one in found])
 
 
 def _partition_row(one: PartitionStats) -> list[object]:

@@ -165,9 +165,10 @@ def _queues(names: Sequence[str] | None) -> list[Queue]:
 
 def _say_what_pools_lack(queues: Sequence[Queue], concurrency: int) -> None:
     """Warn of connection pools in which a renewal may wait until its lease has run out."""
-    # Each job may hold a connection, and renewals, reclaims and upkeep need theirs.
-    needed = concurrency + 3
-    for alias in sorted({queue.config.database for queue in queues}):
+    stores = {(queue.config.place, queue.config.database) for queue in queues}
+    for alias in sorted({alias for _, alias in stores}):
+        # Each job may hold one, and so does each store's upkeep, and what renews and hands in.
+        needed = concurrency + 2 + [history for _, history in stores].count(alias)
         size = pool_size(connections[alias])
         if size is not None and size < needed:
             logger.warning(

@@ -2,6 +2,12 @@
 // And no form is sent twice by a double click: the answer to the second would hide that to the first.
 "use strict";
 
+// A browser that comes back to a page fills in its forms by position, and ticks what has moved up
+// to where something was ticked before. It keeps nothing of those that say so when it leaves.
+for (const form of document.querySelectorAll(".vtrr form[method=post], #changelist-form")) {
+  form.autocomplete = "off";
+}
+
 for (const form of document.querySelectorAll(".vtrr form[method=post]:not(#vtrr-run)")) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.vtrrSent) event.preventDefault();

@@ -66,7 +66,7 @@
         bar.value = news.percent;
         if (!stopping) text.textContent = news.text;
         if (news.trouble) {
-          fail(`${news.trouble}. Press Continue to go on.`);
+          fail(news.trouble);
           return;
         }
       }

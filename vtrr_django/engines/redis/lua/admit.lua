@@ -2,9 +2,10 @@
 --
 -- NEEDS    storing
 -- USES     rows
--- KEYS     staged
+-- KEYS     staged finished
 -- ARGV     2 name of the enqueue, 3 number of the batch; ids of ended jobs, each ended by \30:
---          4 of those in the history, 5 of those that are forgotten
+--          4 of those in the history, 5 of those that are forgotten;
+--          6 "1" where somebody else than its enqueuer does it, else "0"
 -- RETURNS  1 "stored", "gone" where somebody else stored it, or "undecided" where nothing was
 --          stored because an ended job in neither list stands in the way, 2 what stands in the
 --          way of jobs, which are not stored: see in_the_way() in storing.lua
@@ -16,7 +17,11 @@ if not laid_aside then return { 'gone', {} } end
 
 local function admitted()
   call('HDEL', key.staged, field)
-  if tonumber(ARGV[3]) == tonumber(batches) - 1 then call('HDEL', key.staged, ARGV[2]) end
+  if tonumber(ARGV[3]) == tonumber(batches) - 1 then
+    call('HDEL', key.staged, ARGV[2])
+    -- Its enqueuer may not know yet that it counts, or may ask again.
+    if ARGV[6] == '1' then call('ZADD', key.finished, text(now / 1e6), 'e' .. ARGV[2]) end
+  end
 end
 
 if string.sub(laid_aside, 1, 1) == 'R' then

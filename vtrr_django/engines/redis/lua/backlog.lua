@@ -35,9 +35,32 @@ local function add(part, jobs)
   look(part)
 end
 
+-- Split the block that goes on behind the place that `entries` begin with, if there is one: jobs
+-- from before and behind them were packed together while only their places were reserved. So no
+-- two blocks of a partition overlap.
+local function make_way(part, entries)
+  local start = part.name .. NUL
+  local block = call('ZREVRANGEBYLEX', key.backlog,
+    '(' .. start .. string.sub(entries, 1, PLACE), '[' .. start, 'LIMIT', 0, 1)[1]
+  if not block then return end
+  local _, tick = read_place(entries, 1)
+  for at = #block - ENTRY + 1, #start + 1, -ENTRY do
+    local _, its = read_place(block, at)
+    if its < tick then
+      local behind = string.sub(block, at + ENTRY)
+      if behind ~= '' then
+        call('ZREM', key.backlog, block)
+        call('ZADD', key.backlog, '0', string.sub(block, 1, at + ENTRY - 1), '0', start .. behind)
+      end
+      return
+    end
+  end
+end
+
 -- Put a row of packed jobs into the backlog; return how many they are. Theirs may not be the last
 -- places: they were given out some moments ago.
 local function add_entries(part, entries)
+  make_way(part, entries)
   for from = 1, #entries, BLOCK * ENTRY do
     local block = string.sub(entries, from, from + BLOCK * ENTRY - 1)
     call('ZADD', key.backlog, '0', part.name .. NUL .. block)
@@ -79,9 +102,16 @@ local function ids(entries)
   return found
 end
 
--- Move the first block of a partition's backlog into its line.
+-- Move the first block of a partition's backlog into its line. Where there is none, somebody has
+-- spoilt the counts: they are set right, and nobody else's jobs are held up.
 local function bring_up(part)
   local block = first_block(part)
+  if not block then
+    count(part, -part.blocked)
+    local from, to = range_of(part.name)
+    part.ready = call('ZLEXCOUNT', key.line, from, to)
+    return look(part)
+  end
   call('ZREM', key.backlog, block)
   local members, start = {}, string.sub(block, 1, #part.name + 1)
   for at = #start + 1, #block, ENTRY do

@@ -30,7 +30,7 @@ local virtual_time
 local function current_virtual_time()
   if not virtual_time then
     -- 1 is the first tag of a busy period; vtrr-queue 0.1 begins with 0.
-    virtual_time = math.max(1, tonumber(call('GET', key.current_virtual_time) or '1'))
+    virtual_time = math.max(1, tonumber(call('GET', key.current_virtual_time) or '') or 1)
   end
   return virtual_time
 end

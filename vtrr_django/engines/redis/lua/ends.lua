@@ -24,7 +24,8 @@ local function end_leases(ids)
   local jobs = {}
   for index, id in ipairs(ids) do
     local job = read(id, metas[index] or '1:')
-    job.info, job.task = infos[index] or text(now) .. ' 0 ', tasks[index] or ''
+    job.info, job.task = infos[index] or '', tasks[index] or ''
+    if not tonumber(string.match(job.info, '^%d+ (%S+) ')) then job.info = text(now) .. ' 0 ' end
     local part = partition_of(job.name)
     part.leased = math.max(0, part.leased - 1)
     jobs[index] = job
@@ -39,19 +40,22 @@ local function lease_of(job)
 end
 
 -- Put an ended job on its way to the history; the script that ends it does, so that nothing
--- can fall between. `death` is nil, or what killed it: {kind, reason, error_class, traceback}.
+-- can fall between; return the second its entry tells. `death` is nil, or what killed it: {kind,
+-- reason, error_class, traceback}.
 local function send_to_history(job, details, timeouts, runtime, death)
   local told = table.concat({ job.id, job.task, job.meta, job.info, text(runtime), text(now),
     details or '', timeouts or '' }, '\31')
+  local entry
   if death then
-    call('XADD', key.outbox_failed, '*', 'job', told, 'kind', death[1], 'reason', death[2],
+    entry = call('XADD', key.outbox_failed, '*', 'job', told, 'kind', death[1], 'reason', death[2],
       'error_class', death[3], 'traceback', death[4])
   elseif rule_kept then
-    -- More than is kept of completed jobs need not be on their way either.
-    call('XADD', key.outbox_completed, 'MAXLEN', '~', rule_kept, '*', 'job', told)
+    -- Many more than are kept of completed jobs need not be on their way either.
+    entry = call('XADD', key.outbox_completed, 'MAXLEN', '~', rule_kept, '*', 'job', told)
   else
-    call('XADD', key.outbox_completed, '*', 'job', told)
+    entry = call('XADD', key.outbox_completed, '*', 'job', told)
   end
+  return tonumber(string.match(entry, '^%d+')) / 1000
 end
 
 -- End a job for good; the caller deletes its `meta`.
@@ -60,21 +64,17 @@ local function conclude(job, runtime, death)
   local details, timeouts
   if job.more then
     details, timeouts = call('HGET', key.details, job.id), call('HGET', key.timeouts, job.id)
-    records().let_go_of_names(job.id, records().read_details(job.id), kept)
+  end
+  local ended = kept and send_to_history(job, details, timeouts, runtime, death)
+  if job.more then
+    records().let_go_of_names(job.id, records().read_details(job.id), ended)
     call('HDEL', key.details, job.id)
     call('HDEL', key.timeouts, job.id)
   end
-  if kept then send_to_history(job, details, timeouts, runtime, death) end
 end
 
 -- Let a job that was leased be due again at `due` (microseconds).
-local function put_off(job, due, attempts)
-  if attempts > 0 then
-    local details = records().read_details(job.id)
-    details.deliveries = details.deliveries + attempts
-    records().write_details(job.id, details)
-    job.more = true
-  end
+local function put_off(job, due)
   local created = created_at(job)
   job.place = job.place or '64000000000000' -- leased by vtrr-queue 0.2
   records().write_meta(job, created)
@@ -82,6 +82,13 @@ local function put_off(job, due, attempts)
   call('ZADD', key.scheduled, text(due / 1e6), job.id)
   local part = partition_of(job.name)
   part.scheduled = part.scheduled + 1
+end
+
+local function count_attempt(job)
+  local details = records().read_details(job.id)
+  details.deliveries = details.deliveries + 1
+  records().write_details(job.id, details)
+  job.more = true
 end
 
 -- Let a job that was leased be ready again, at its old place or at the end of the line.
@@ -98,7 +105,7 @@ end
 --   kind ack|fail|retry|snooze|release, id, token, delay (microseconds), runtime (seconds, or
 --   "" to measure), reason, error_class, traceback
 local function finish(job, kind, delay, runtime, reason, error_class, traceback)
-  local part = partition_of(job.name)
+  local part, at_once = partition_of(job.name), kind == 'release'
   local ran = tonumber(runtime)
   if not ran then ran = kind == 'release' and 0 or math.max(0, (now - lease_of(job)) / 1e6) end
   if measured then
@@ -113,10 +120,12 @@ local function finish(job, kind, delay, runtime, reason, error_class, traceback)
   elseif kind == 'release' then
     put_back(job, true)
   else
-    put_off(job, now + tonumber(delay), kind == 'retry' and 1 or 0)
+    if kind == 'retry' then count_attempt(job) end
+    at_once = tonumber(delay) == 0
+    if at_once then put_back(job, false) else put_off(job, now + tonumber(delay)) end
   end
   -- A candidate stays one; what else has a job waiting may have been at its limit.
-  if kind == 'release' or (part.head == '' and part.ready > 0) then refresh(part) end
+  if at_once or (part.head == '' and part.ready > 0) then refresh(part) end
   return kind == 'ack' or kind == 'fail'
 end
 

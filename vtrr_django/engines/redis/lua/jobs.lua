@@ -7,9 +7,12 @@
 --        "weight:partition key". `created` (microseconds) is there when it is not the moment the
 --        place tells; "+": `details` or `timeouts` have something about the job.
 
--- Return what `meta` says of a job.
+-- Return what `meta` says of a job; what cannot be read says nothing.
 local function read(id, meta)
   local weight, place, rest, name = string.match(meta, '^(%d+),?(%x*)([^:]*):(.*)$')
+  if not name or (place ~= '' and #place ~= 14) then
+    meta, weight, place, rest, name = '1:', '1', '', '', ''
+  end
   return { id = id, meta = meta, name = name, weight = tonumber(weight), more = rest ~= '' and
            string.sub(rest, -1) == '+', place = place ~= '' and place or nil }
 end

@@ -10,7 +10,7 @@ local ADOPTIONS = 500
 local function take(job, part, tag)
   call('ZREM', key.queue, job.id)
   local first = first_in_line(part, 2)
-  call('ZREM', key.line, first[1])
+  if first[1] then call('ZREM', key.line, first[1]) end -- else somebody took it away
   part.head, part.leased, part.ready = '', part.leased + 1, part.ready - 1
   virtual_time = math.max(virtual_time, tag)
   job.cost = job.weight

@@ -9,7 +9,8 @@
 --          something; given is 1 where the caller chose the id
 -- timeouts hash: id -> leases that ran out
 -- msg_id   hash: msg_id -> id; finished  sorted set: "i" id and "m" msg_id of ended jobs with
---          names of the caller's, by the second they ended
+--          names of the caller's, by the second of their entries on an outbox; "e" name of a large enqueue that
+--          others than its enqueuer have stored
 
 local function write_meta(job, at)
   local created = ''
@@ -50,9 +51,9 @@ local function leave(job)
 end
 
 local function read_details(id)
-  local record = call('HGET', key.details, id)
-  if not record then return { deliveries = 0, given = '0', parent = '', msg_id = '' } end
+  local record = call('HGET', key.details, id) or ''
   local deliveries, given, parent, msg_id = string.match(record, '^(%d+) (%d) (%S*) (.*)$')
+  if not msg_id then return { deliveries = 0, given = '0', parent = '', msg_id = '' } end
   return { deliveries = tonumber(deliveries), given = given, parent = parent, msg_id = msg_id }
 end
 
@@ -61,23 +62,24 @@ local function write_details(id, details)
     details.parent, details.msg_id))
 end
 
--- Forget the names a job had from its caller; `keep`: they are known until its history is.
-local function let_go_of_names(id, details, keep)
+-- Forget the names a job had from its caller; `ended`: nothing, or the second its entry on an outbox
+-- tells, and they are known until its history is.
+local function let_go_of_names(id, details, ended)
   if details.msg_id ~= '' then
-    if keep then
-      call('ZADD', key.finished, text(now / 1e6), 'm' .. details.msg_id)
+    if ended then
+      call('ZADD', key.finished, text(ended), 'm' .. details.msg_id)
     elseif call('HGET', key.msg_id, details.msg_id) == id then
       call('HDEL', key.msg_id, details.msg_id)
     end
   end
-  if details.given == '1' and keep then
-    call('ZADD', key.finished, text(now / 1e6), 'i' .. id)
+  if details.given == '1' and ended then
+    call('ZADD', key.finished, text(ended), 'i' .. id)
   end
 end
 
 -- Forget a job that waits in no line any more.
 local function erase(id)
-  let_go_of_names(id, read_details(id), false)
+  let_go_of_names(id, read_details(id), nil)
   call('HDEL', key.task, id)
   call('HDEL', key.meta, id)
   call('HDEL', key.details, id)

@@ -12,6 +12,10 @@
 --            where one of them is set ("-", 1, "-" and 0 are not)
 -- waiting    sorted set: partition key -> tick of the first job in its line
 
+-- An error does not undo what a script has written, and the lease script goes from one partition to
+-- the next. So whatever cannot be read is read as if it were not there: what somebody has spoilt of
+-- one partition must not stop the script half way, and with it all others.
+
 -- Partitions this call has looked at, by their keys; save() writes them back.
 local touched = {}
 local any_settings
@@ -22,32 +26,31 @@ local function partition_of(name)
   part = { name = name, leased = 0, ready = 0, scheduled = 0, blocked = 0, share = '-',
            declared = '1', limit = '-', paused = '0', block = '-', head = '' }
   local record = call('HGET', key.partition, name)
-  if record then
-    local leased, ready, scheduled, blocked
-    leased, ready, scheduled, blocked, part.block, part.head =
-      string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local leased, ready, scheduled, blocked, block, head =
+    string.match(record or '', '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  if head then
     part.leased, part.ready = tonumber(leased), tonumber(ready)
     part.scheduled, part.blocked = tonumber(scheduled), tonumber(blocked)
+    part.block, part.head = block, head
   end
   if any_settings == nil then any_settings = call('HLEN', key.settings) > 0 end
   local settings = any_settings and call('HGET', key.settings, name)
-  if settings then
-    part.share, part.declared, part.limit, part.paused =
-      string.match(settings, '^(%S+) (%S+) (%S+) (%d)$')
-  end
+  local share, declared, limit, paused =
+    string.match(settings or '', '^(%S+) (%S+) (%S+) (%d)$')
+  if paused then part.share, part.declared, part.limit, part.paused = share, declared, limit, paused end
   touched[name] = part
   return part
 end
 
 local function virtual_time_of(part)
   if not part.at then
-    part.at = tonumber(call('HGET', key.partition_virtual_time, part.name) or '0')
+    part.at = tonumber(call('HGET', key.partition_virtual_time, part.name) or '') or 0
   end
   return part.at
 end
 
 local function share_of(part)
-  return tonumber(part.share) or tonumber(part.declared)
+  return tonumber(part.share) or tonumber(part.declared) or 1
 end
 
 local function has_room(part)
@@ -63,6 +66,7 @@ local function refresh(part, first)
     first = nil
   else
     first = first or first_in_line(part, 1)[1]
+    if not first then part.ready = 0 end -- somebody has spoilt the count
   end
   local id = ''
   if first and part.paused == '0' and has_room(part) then id = id_of(first, #part.name) end

@@ -5,9 +5,9 @@
 -- KEYS     task meta scheduled inflight_task finished msg_id line
 --
 -- jobs     fields ended by \31, jobs by \30: id, partition key, weight, priority, due (microseconds,
---          "+" microseconds from now, or "" for at once), JSON task, then for jobs with names of
---          the caller's, a parent or used attempts: given (0|1), parent_id, msg_id; for others
---          three times ""; before \30 the attempts used, if any
+--          "+" microseconds from now, or ""; what is not in the future is ready at once), JSON task,
+--          then for jobs with names of the caller's, a parent or used attempts: given (0|1),
+--          parent_id, msg_id; for others three times ""; before \30 the attempts used, if any
 -- shares   partition key \31 share \30, as SHARES declares them
 
 local FIELD = '([^\31\30]*)\31'
@@ -25,15 +25,15 @@ local function is_live(id)
   return call('HEXISTS', key.task, id) + call('HEXISTS', key.inflight_task, id) > 0
 end
 
--- Return the job, if there is one, that has the id or msg_id of a new one: position, "live" or
--- "ended", id, partition key, task.
+-- Return the job, if there is one, that has the id or msg_id of a new one: as known.lua does.
 local function in_the_way(index, id, given, msg_id, forgotten)
-  local other, live = nil, true
+  local other, live, ended = nil, true, nil
   if given == '1' then
     if is_live(id) then
       other = id
-    elseif call('ZSCORE', key.finished, 'i' .. id) and not forgotten[id] then
-      other, live = id, false
+    elseif not forgotten[id] then
+      ended = call('ZSCORE', key.finished, 'i' .. id)
+      if ended then other, live = id, false end
     end
   end
   if not other and msg_id ~= '' then
@@ -42,10 +42,12 @@ local function in_the_way(index, id, given, msg_id, forgotten)
       live = is_live(other)
       if not live and forgotten[other] then other = nil end
     end
+    ended = not live and call('ZSCORE', key.finished, 'm' .. msg_id)
   end
   if not other then return nil end
+  if not live then return { index, 'ended', other, '', ended or '' } end
   local meta = read_meta(other)
-  return { index, live and 'live' or 'ended', other, meta and meta.name or '',
+  return { index, 'live', other, meta and meta.name or '',
     call('HGET', key.task, other) or call('HGET', key.inflight_task, other) or '' }
 end
 
@@ -117,13 +119,14 @@ local function store(jobs, shares, skip)
       add(batch.task, id, task)
       local more = given ~= '' and ',' .. text(EPOCH + 10 * sequence) .. ',+' or ''
       add(batch.meta, id, weight .. ',' .. place .. more .. ':' .. name)
-      if due == '' then
+      local after = string.match(due, '^%+(%d+)$')
+      local wait = after and tonumber(after) or (tonumber(due) or now) - now
+      if wait <= 0 then
         lines[part] = lines[part] or { plain = true }
         add(lines[part], place, id)
         if priority ~= '0' or not pack_uuid(id) then lines[part].plain = false end
       else
-        local after = string.match(due, '^%+(%d+)$')
-        add(batch.scheduled, text((after and now + tonumber(after) or tonumber(due)) / 1e6), id)
+        add(batch.scheduled, text((now + wait) / 1e6), id)
         part.scheduled = part.scheduled + 1
       end
       if given ~= '' then store_details(id, given, parent, msg_id, deliveries) end
