@@ -13,6 +13,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from celery import Task
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from celery.signals import before_task_publish
 
 from tests.celery.project.plan import current
 from tests.races.journal import Journal
@@ -130,6 +131,22 @@ def _retry_or_raise(self: Any, label: str, max_retries: int = 1) -> None:
     raise self.retry(exc=Wanted(label), countdown=0, max_retries=max_retries)
 
 
+def _send_retry_slowly(self: Any, label: str, flag: str) -> None:
+    """Ask for the only retry, whose message is on its way until there is a flag."""
+    sender = threading.get_ident()
+
+    def hold(**kwargs: Any) -> None:
+        if threading.get_ident() == sender:
+            say("sending", label)
+            _wait_for(self, label, flag)
+
+    before_task_publish.connect(hold, weak=False)
+    try:
+        raise self.retry(exc=Wanted(label), countdown=0, max_retries=1)
+    finally:
+        before_task_publish.disconnect(hold)
+
+
 def _limit_at_the_end(self: Any, label: str) -> None:
     """Have Celery's soft limit come in the moment in which the lease ends."""
     engine = self.vtrr_queue.engine
@@ -179,6 +196,7 @@ _STEPS = {
     "retry and raise": _retry_and_raise,
     "wait and retry": _wait_and_retry,
     "retry or raise": _retry_or_raise,
+    "send retry slowly": _send_retry_slowly,
     "retry delivered twice": _retry_delivered_twice,
     "snooze once": _snooze_once,
     "hang upkeep": _hang_upkeep,
@@ -263,6 +281,7 @@ _ASYNC_STEPS: dict[str, Any] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "auto": {"autoretry_for": (Wanted,), "retry_kwargs": {"max_retries": 2, "countdown": 0}},
+    "autonever": {"autoretry_for": (Wanted,), "retry_kwargs": {"max_retries": 0}},
     "always": {
         "autoretry_for": (BaseException,),
         "retry_kwargs": {"max_retries": 5, "countdown": 0},

@@ -55,6 +55,19 @@ _PASSED_ON = (
 )
 
 
+class _NotNoted:
+    """An attribute that may be set and deleted, and is never there."""
+
+    def __get__(self, task: object, kind: type | None = None) -> Any:
+        raise AttributeError("expected nobody to ask: what one job sets is not for the next")
+
+    def __set__(self, task: object, value: object) -> None:
+        pass
+
+    def __delete__(self, task: object) -> None:
+        pass
+
+
 class TriggerTask:
     """Comes first among the bases of the Celery task of every queue.
 
@@ -68,6 +81,9 @@ class TriggerTask:
     typing = False
     ignore_result = True
     Request = TriggerRequest
+    # Where Celery notes the limit that one job asked for, on a task that all threads share, for
+    # ``autoretry_for`` to find; ``Run.most_retries`` is that of each job.
+    override_max_retries = _NotNoted()
     # What Celery's class, behind this one, brings along.
     request_stack: Any
     name: str
@@ -209,9 +225,6 @@ class TriggerTask:
                 extra=job_extra(job, run.worker_id),
             )
             return Retry(wait, exc)
-        finally:
-            # Celery keeps it on the task, which the next job of this process has too.
-            vars(self).pop("override_max_retries", None)
         run.kept = True
         return retry
 
