@@ -571,8 +571,20 @@ class Queue(Declaring, Ending):
     def requeue(self, ids: str | Sequence[str] | None = None, *, limit: int = 1000) -> list[str]:
         """Bring dead letters back with a fresh attempt budget; return their ids.
 
-        None: up to ``limit`` of the queue's dead letters, the oldest first; those that
-        somebody else takes at the same moment are left to them.
+        They keep their ids. Of a ``msg_id`` there is one live job: a letter comes back without
+        the one that a live job has, or an older letter of the same call. A letter whose own job
+        is live, as one that was taken over may be, is dropped, and not among those returned.
+
+        Args:
+            ids: of dead letters; others are passed over. None: the queue's oldest, until
+                ``limit`` are back or all have been looked at; those that somebody else takes
+                at the same moment are left to them.
+            limit: the most that are brought back without ``ids``, 1 to 1,000,000.
+
+        Raises:
+            ValidationError: an argument is wrong, or what ``SHARES`` says is no share.
+            ConfigurationError: ``SHARES`` raised.
+            StoreUnavailable: the store did not answer; ``done`` is how many are back.
         """
         checks.check_whole(limit, "limit", 1, 1_000_000)
         requeued = bring_back(self, None if ids is None else _checked_ids(ids), limit)

@@ -257,13 +257,13 @@ class RedisEngine(Engine):
         with so_far(lambda: len(back)):
             if ids is not None:
                 for chunk in _chunks(ids):
-                    back += self._outbox.requeue(chunk, len(chunk), revive)
+                    back += self._outbox.requeue(chunk, len(chunk), revive)[0]
                 return back
             while len(back) < limit:
                 most = min(_CHUNK, limit - len(back))
-                found = self._outbox.requeue(None, most, revive)
+                found, letters = self._outbox.requeue(None, most, revive)
                 back += found
-                if not found:
+                if letters < most:
                     break
         return back
 
