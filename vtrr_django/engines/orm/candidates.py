@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.job import NewJob
+from vtrr_django.domain.parts import parts
 from vtrr_django.engines.orm.in_flight import leased_counts
 from vtrr_django.engines.sql.store import Cursor, Store, marks
 from vtrr_django.engines.sql.tables import JOB, PARTITION, QUEUE, READY
@@ -45,8 +46,7 @@ class Candidates:
         unchanged = {
             key for key in keys if precedences[key] is None and shares.get(key, 1.0) == 1.0
         }
-        for start in range(0, len(keys), 500):
-            chunk = keys[start : start + 500]
+        for chunk in parts(keys, 500):
             for key, eligible, barred, precedence, share in self.store.read(
                 "SELECT partition_key, eligible, at_limit OR paused, head_precedence, "
                 f"declared_share FROM {PARTITION} "

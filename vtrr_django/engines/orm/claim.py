@@ -19,6 +19,7 @@ from typing import Any
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.fairness import after_lease, initial_charge, start_tag
 from vtrr_django.domain.job import LeasedJob
+from vtrr_django.domain.parts import parts
 from vtrr_django.engines.orm.busy_period import BusyPeriod
 from vtrr_django.engines.orm.in_flight import leased_counts
 from vtrr_django.engines.orm.partitions import SET_STANDING
@@ -164,8 +165,7 @@ class Claimer:
             f"ORDER BY {LINE} LIMIT %s) head"
         )
         rows: list[Row] = []
-        for start in range(0, len(lines), _UNITED):
-            some = lines[start : start + _UNITED]
+        for some in parts(lines, _UNITED):
             params: list[Any] = []
             for line in some:
                 params += [*cursor.dialect.clock_params(), self.name, READY, line.key, count]

@@ -22,6 +22,7 @@ from vtrr_django.domain.job import (
     Reclaimed,
     Renewal,
 )
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
 from vtrr_django.engines.base import NO_SHARES, UNSET, Engine, Unset
 from vtrr_django.engines.orm.browse import Browser, holders
@@ -286,8 +287,8 @@ class OrmEngine(Engine):
     def cancel(self, ids: Sequence[str]) -> list[str]:
         removed: list[tuple[str, str]] = []
         with so_far(lambda: len(removed)):
-            for start in range(0, len(ids), _CANCEL_CHUNK):
-                removed += self._remove(ids=list(ids[start : start + _CANCEL_CHUNK]))
+            for chunk in parts(ids, _CANCEL_CHUNK):
+                removed += self._remove(ids=list(chunk))
             self._removed({key for _, key in removed})
         gone = {job_id for job_id, _ in removed}
         return [job_id for job_id in ids if job_id in gone]
@@ -395,8 +396,7 @@ class OrmEngine(Engine):
     def discard(self, ids: Sequence[str]) -> list[str]:
         gone: set[str] = set()
         with so_far(lambda: len(gone)):
-            for start in range(0, len(ids), _CANCEL_CHUNK):
-                chunk = ids[start : start + _CANCEL_CHUNK]
+            for chunk in parts(ids, _CANCEL_CHUNK):
                 gone |= set(self.store.transact(partial(self._history.discard, ids=chunk)))
         return [job_id for job_id in ids if job_id in gone]
 
