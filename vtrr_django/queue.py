@@ -37,6 +37,7 @@ from vtrr_django.domain.job import (
     Renewal,
 )
 from vtrr_django.domain.messages import encode, message_name
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
 from vtrr_django.ending import Ending, Leased, renewal
 from vtrr_django.engines.base import UNSET, Engine, Unset
@@ -261,8 +262,7 @@ class Queue(Declaring, Ending):
             new_job(name, item, key, fresh_id=fresh_id, max_bytes=most)
             for (key, item), fresh_id in zip(items, new_job_ids(len(items)), strict=True)
         ]
-        batches = [jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH)]
-        return [job_id for batch in batches for job_id in store(self, batch, None)]
+        return [job_id for batch in parts(jobs, BATCH) for job_id in store(self, batch, None)]
 
     def put_all(self, items: Sequence[Mapping[str, Any]], *, path: str = "") -> list[str]:
         """Validate and enqueue jobs of any tasks and partitions, all or none; return their ids.

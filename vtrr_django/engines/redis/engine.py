@@ -22,6 +22,7 @@ from vtrr_django.domain.job import (
     Reclaimed,
     Renewal,
 )
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
 from vtrr_django.engines.base import NO_SHARES, UNSET, Engine, Unset
 from vtrr_django.engines.redis import wire
@@ -321,5 +322,4 @@ def _setting(value: float | Unset | None) -> str:
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), _CHUNK):
-        yield values[start : start + _CHUNK]
+    return parts(values, _CHUNK)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from vtrr_django.domain.job import NewJob
+from vtrr_django.domain.parts import parts
 from vtrr_django.engines.redis import wire
 from vtrr_django.engines.redis.commands import Commands
 from vtrr_django.engines.sql.history import DeadLetter, Ended, History
@@ -245,6 +246,6 @@ class Outbox:
                 del by_id[letter.id]
             else:
                 written.append(number)
-        for start in range(0, len(written), MOVE):
-            self._commands.run("moved", "failed", KEEP_NAMES, *written[start : start + MOVE])
+        for numbers in parts(written, MOVE):
+            self._commands.run("moved", "failed", KEEP_NAMES, *numbers)
         return list(by_id.values())

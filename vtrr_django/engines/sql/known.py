@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vtrr_django.domain.job import NewJob, check_same_job
+from vtrr_django.domain.parts import parts
 from vtrr_django.engines.sql.store import Cursor, marks
 
 MOST_KEYS = 400
@@ -51,8 +52,7 @@ def find_known(cursor: Cursor, queue: str, jobs: Sequence[NewJob], tables: Seque
     msg_ids = sorted({job.msg_id for job in jobs if job.msg_id is not None})
     for table in tables:
         for column, values in (("id", ids), ("msg_id", msg_ids)):
-            for start in range(0, len(values), MOST_KEYS):
-                chunk = values[start : start + MOST_KEYS]
+            for chunk in parts(values, MOST_KEYS):
                 known.add(
                     cursor.rows(
                         "SELECT id, msg_id, partition_key, task_name, payload "
