@@ -7,12 +7,14 @@ transaction, signals. Verbs say what they did.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
@@ -72,6 +74,19 @@ MOST_PER_PAGE = 1000
 _LIVE = {state.name.lower(): state for state in (State.READY, State.SCHEDULED, State.LEASED)}
 
 
+_queues: WeakSet[Queue] = WeakSet()
+
+
+def _begin_anew() -> None:
+    """Renew the locks in a forked process: a thread may have held one that was not forked."""
+    for queue in list(_queues):
+        queue._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
 class Queue(Declaring, Ending):
     """A named stream of jobs, fair between partitions. Get one with ``get_queue(name)``."""
 
@@ -81,6 +96,7 @@ class Queue(Declaring, Ending):
         self._dispatcher: Dispatcher | None = None
         self._lock = threading.Lock()
         self.recorder = Recorder()
+        _queues.add(self)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
@@ -103,11 +119,18 @@ class Queue(Declaring, Ending):
         config = self.config
         engine = self._engine
         if engine is None or engine.config is not config:
-            with self._lock:
-                self._engine = engine = _engine_class(config.engine)(self.name, config)
-                engine.on_reclaimed = self._on_reclaimed
-                engine.on_left_undone = self._on_left_undone
-                engine.shares_of = self._declared_shares
+            with self._lock:  # another thread may have come first
+                engine = self._engine
+                if engine is None or engine.config is not config:
+                    engine = self._adopt(_engine_class(config.engine)(self.name, config))
+        return engine
+
+    def _adopt(self, engine: Engine) -> Engine:
+        """Make an engine the queue's; nobody sees it without its hooks."""
+        engine.on_reclaimed = self._on_reclaimed
+        engine.on_left_undone = self._on_left_undone
+        engine.shares_of = self._declared_shares
+        self._engine = engine
         return engine
 
     def _on_reclaimed(self, jobs: Sequence[Reclaimed]) -> None:
