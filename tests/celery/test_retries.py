@@ -90,7 +90,7 @@ def test_a_retry_in_a_transaction_that_is_broken(site: Site) -> None:
 @pytest.mark.parametrize("step", ["retry in a transaction", "retry and leave a transaction"])
 def test_a_lease_is_kept_though_a_transaction_is_rolled_back(site: Site, step: str) -> None:
     job_id = site.enqueue("plain", step, [step, 600])
-    until(lambda: _lasts(site, job_id, 300), "the lease to be kept", 20)
+    until(lambda: _lasts(site, job_id, 300), "the lease to be kept")
 
 
 def _lasts(site: Site, job_id: str, seconds: float) -> bool:
@@ -137,3 +137,18 @@ def test_each_attempt_gets_the_arguments_that_were_enqueued(site: Site) -> None:
     job_id = site.enqueue("plain", "spoils", ["retry and spoil", *given])
     assert site.end_of("plain", job_id) == "completed"
     assert site.heard("given", "spoils", count=3) == [("spoils", *given)] * 3
+
+
+@in_pools(pairs)
+@pytest.mark.parametrize(
+    "given",
+    [{"__type__": "unknown", "__value__": 1}, {"__type__": "datetime", "__value__": "2026-11-29"}],
+    ids=["unknown", "datetime"],
+)
+def test_arguments_are_not_what_json_of_celery_takes_them_for(site: Site, given: Any) -> None:
+    """A tenant may send anything; it has marks for types of its own, and drops what it knows not."""
+    label = f"marks {given['__type__']}"
+    job_id = site.enqueue("plain", label, ["retry and tell", given])
+    assert site.end_of("plain", job_id) == "completed"
+    assert site.starts(label) == TWICE
+    assert site.heard("given", label, count=2) == [(label, given)] * 2

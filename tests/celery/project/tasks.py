@@ -219,6 +219,12 @@ def _retry_and_spoil(self: Any, label: str, rows: list[Any], options: dict[str, 
         self.retry(countdown=0.1)
 
 
+def _retry_and_tell(self: Any, label: str, given: Any) -> None:
+    say("given", label, given)
+    if self.request.retries < 1:
+        self.retry(countdown=0.1)
+
+
 def _wait_and_retry(self: Any, label: str, flag: str) -> None:
     _wait_for(self, label, flag)
     self.retry(countdown=0)
@@ -320,6 +326,7 @@ _STEPS = {
     "retry and catch it": _retry_and_catch_it,
     "retry without a broker": _retry_without_a_broker,
     "retry and spoil": _retry_and_spoil,
+    "retry and tell": _retry_and_tell,
     "set context": lambda self, label: _set_context(label),
     "context": lambda self, label: say("context", label, *_context()),
     "leave on the request": _leave_on_the_request,
