@@ -17,11 +17,12 @@ from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags
-from django.db import connections, router
+from django.db import DatabaseError, connections, router
 from django.utils.module_loading import autodiscover_modules, import_string
 
-from vtrr_django import conf
+from vtrr_django import conf, strays
 from vtrr_django.domain.config import QueueConfig
+from vtrr_django.domain.job import Stray
 from vtrr_django.domain.secret import LONG_ENOUGH, weakness
 from vtrr_django.engines.base import Engine
 from vtrr_django.exceptions import ConfigurationError
@@ -73,9 +74,11 @@ def register() -> None:
         checks.register(check, TAG)
     checks.register(check_redis_servers, TAG, deploy=True)
     checks.register(check_loopback, TAG, deploy=True)
+    checks.register(check_stores_for_strays, TAG, deploy=True)
     # Without TAG: Django 6.1 runs what is tagged "database" when one of its tags is asked for.
     checks.register(check_database_versions, Tags.database)
     checks.register(check_beat_rows, Tags.database)
+    checks.register(check_databases_for_strays, Tags.database)
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
@@ -634,6 +637,43 @@ def check_beat_rows(*, databases: Sequence[str] | None = None, **kwargs: Any) ->
             obj="settings.VTRR['QUEUES']",
             id="vtrr.W015",
         )
+    ]
+
+
+# -- jobs that a rename left behind -----------------------------------------------------
+
+
+def check_databases_for_strays(
+    *, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """W018: jobs in a queue that settings do not declare; ``migrate`` asks for it too."""
+    if not databases or not _queues():
+        return []
+    return _strays(strays.in_databases(filter(_is_migrated, databases)))
+
+
+def check_stores_for_strays(**kwargs: Any) -> list[CheckMessage]:
+    """W018: the same in Redis. It connects: only for ``--deploy``."""
+    return _strays(strays.in_stores(map(get_queue, dict(_queues()))))
+
+
+def _is_migrated(alias: str) -> bool:
+    """Return whether a database has the tables: another of the project's need not."""
+    try:
+        return Job._meta.db_table in connections[alias].introspection.table_names()
+    except DatabaseError:  # whoever migrates will see
+        return False
+
+
+def _strays(found: Sequence[Stray]) -> list[CheckMessage]:
+    return [
+        checks.Warning(
+            sentence,
+            hint="vtrr_stats and the admin's page of all queues say so too, until they are gone.",
+            obj="settings.VTRR['QUEUES']",
+            id="vtrr.W018",
+        )
+        for sentence in strays.told(found)
     ]
 
 

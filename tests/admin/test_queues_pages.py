@@ -30,6 +30,7 @@ from vtrr_django.models import (
     CompletedJob,
     FailedJob,
     Job,
+    Partition,
     QueueSample,
     QueueTotals,
     WorkerSighting,
@@ -207,11 +208,74 @@ def test_partitions_that_hold_all_jobs_back_are_told_of(queue: Queue, root: Clie
     assert told not in page.text
     queue.pause("resting")
 
-    assert told in look(root, address("detail", queue.name)).text
-    assert "Start one" not in look(root, address("detail", queue.name)).text
+    for text in both(root, queue):
+        assert told in text
+        assert "Start one" not in text
 
     put(queue.engine, "acme")
-    assert told not in look(root, address("detail", queue.name)).text
+    for text in both(root, queue):
+        assert told not in text
+
+
+@pytest.mark.parametrize("settings_say", [{}, {"PARTITION_LIMIT": 9, "RESERVE": 1}])
+def test_no_worker_is_asked_for_jobs_that_partitions_hold_back(
+    queue: Queue, root: Client, settings: Any, settings_say: dict[str, Any]
+) -> None:
+    [(name, declared)] = settings.VTRR["QUEUES"].items()
+    settings.VTRR = {"QUEUES": {name: declared | settings_say}}
+    held = "All jobs that are ready are of partitions that are paused or at their limit"
+    put(queue.engine, "resting", "asleep")
+    for text in both(root, queue):
+        assert "2 ready, and no worker was seen" in text
+        assert "Start one" in text
+        assert held not in text
+    queue.pause("resting")
+    for text in both(root, queue):
+        assert "Start one" in text
+        assert held not in text
+    queue.pause("asleep")
+
+    for text in both(root, queue):
+        assert held in text
+        assert "no worker was seen" not in text
+        assert "Start one" not in text
+
+    put(queue.engine, "resting", delay=36_000)
+    for text in both(root, queue):
+        assert "1 scheduled, and no worker was seen" in text
+        assert "Start one" not in text
+    queue.resume("asleep")
+    for text in both(root, queue):
+        assert "2 ready, 1 scheduled, and no worker was seen" in text
+        assert "Start one" in text
+
+
+@pytest.mark.parametrize("limited_by", ["partition", "PARTITION_LIMIT", "RESERVE"])
+def test_what_waits_at_a_limit_needs_a_worker_only_for_the_leases(
+    queue: Queue, root: Client, settings: Any, limited_by: str
+) -> None:
+    limits = {"RESERVE": {"MAX_CONCURRENCY": 3, "RESERVE": 2}, "PARTITION_LIMIT": {limited_by: 1}}
+    [(name, declared)] = settings.VTRR["QUEUES"].items()
+    settings.VTRR = {"QUEUES": {name: declared | limits.get(limited_by, {})}}
+    if limited_by == "partition":
+        queue.set_partition("acme", limit=1)
+    put(queue.engine, "acme", "acme")
+    assert len(queue.lease(2)) == 1
+
+    for text in both(root, queue):
+        assert "1 leased, and no worker was seen" in text
+        assert "All jobs that are ready are of partitions that are paused or at their" in text
+
+
+def test_jobs_of_a_partition_the_store_has_no_row_of_may_run(settings: Any, root: Client) -> None:
+    """Whoever enqueued them died just after, and no worker has looked since."""
+    queue = declare(settings, "sqlite")
+    put(queue.engine, "resting", "stranded")
+    queue.pause("resting")
+    Partition.objects.filter(partition_key="stranded").delete()
+
+    for text in both(root, queue):
+        assert "Start one" in text
 
 
 def test_no_worker_is_asked_for_before_one_is_needed(queue: Queue, root: Client) -> None:
@@ -233,7 +297,7 @@ def test_a_worker_is_asked_for_where_a_scheduled_job_is_due(queue: Queue, root: 
     put(queue.engine, "acme", delay=0.01)
 
     def asked() -> bool:
-        return "Start one" in look(root, address("detail", queue.name)).text
+        return all("Start one" in text for text in both(root, queue))
 
     until(asked, "the job to be due")
 

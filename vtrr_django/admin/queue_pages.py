@@ -10,20 +10,29 @@ from typing import Any, Final
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
+from vtrr_django import strays
 from vtrr_django.admin import charts
 from vtrr_django.admin.buttons import queue_buttons
 from vtrr_django.admin.markup import NOTHING, counted, duration, name, number, relative
 from vtrr_django.admin.partition_table import PartitionTable
 from vtrr_django.admin.tenants import MOST, rows_of
 from vtrr_django.admin.visit import Visit
-from vtrr_django.domain.job import PartitionStats, QueueStats
+from vtrr_django.domain.job import Due, PartitionStats, QueueStats
 from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
 from vtrr_django.engines.sql.store import Store
-from vtrr_django.exceptions import ConfigurationError, ValidationError
+from vtrr_django.exceptions import ConfigurationError, ValidationError, VTRRError
 from vtrr_django.figures.reading import ALIVE, Minute, Reader, SeenWorker, Tenant
 from vtrr_django.health import check_workers
 from vtrr_django.models import CompletedJob, FailedJob
-from vtrr_django.overview import TROUBLE, Kept, Overview, Still, at_a_glance, overviews
+from vtrr_django.overview import (
+    TROUBLE,
+    Kept,
+    Overview,
+    Still,
+    at_a_glance,
+    overviews,
+    whats_due,
+)
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues
 
@@ -38,19 +47,6 @@ class Fact:
     value: str | SafeString
     url: str | None = None
     about: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Due:
-    """What is known of the jobs of a queue that wait.
-
-    Attributes:
-        held: all that are ready are of partitions that are paused or at their limit.
-        overdue: a scheduled one is due already.
-    """
-
-    held: bool = False
-    overdue: bool = False
 
 
 _HELD: Final = (
@@ -69,13 +65,18 @@ _CLUELESS: Final = (
 
 def overview(visit: Visit, extra: dict[str, Any]) -> HttpResponse:
     """Show all queues."""
-    trouble, found = "", []
+    trouble, found, left = "", [], list[str]()
     try:
-        found = overviews(all_queues())
+        found = overviews(all_queues(), due=True)
+        left = strays.told(
+            strays.find(one.queue for one in found if not (one.trouble or one.history_trouble))
+        )
     except ConfigurationError as error:
         trouble = str(error)
     rows = [_overview_row(visit, index, one) for index, one in enumerate(found)]
-    return visit.render("queues.html", "Queues", {"trouble": trouble, "rows": rows, **extra})
+    return visit.render(
+        "queues.html", "Queues", {"trouble": trouble, "left": left, "rows": rows, **extra}
+    )
 
 
 def _overview_row(visit: Visit, index: int, one: Overview) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def _overview_row(visit: Visit, index: int, one: Overview) -> dict[str, Any]:
         "plot": plot,
         "ended": NOTHING if kept is None else number(sum(m.completed for m in kept.minutes)),
         "workers": NOTHING if kept is None else f"{kept.alive:,}",
-        "notes": [] if kept is None else notes(queue, stats, kept, Due()),
+        "notes": [] if kept is None else notes(queue, stats, kept, one.due),
         "buttons": queue_buttons(visit, queue.name, stats, failed),
     }
 
@@ -201,6 +202,7 @@ class Looked:
     """
 
     stats: QueueStats | None = None
+    due: Due = field(default_factory=Due)
     partitions: list[PartitionStats] = field(default_factory=list)
     failed: int | None = None
     completed: int | None = None
@@ -265,6 +267,7 @@ def _look(queue: Queue, searched: str) -> Looked:
     looked = Looked()
     try:
         looked.stats = queue.depth()
+        looked.due = _due(queue, looked.stats)
         found = queue.partitions(limit=MOST + 1)
         looked.partitions, looked.more = found[:MOST], len(found) > MOST
         if looked.more and searched:
@@ -313,25 +316,16 @@ def _notes(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[st
         seen_at=looked.workers[0].seen_at if looked.workers else None,
         unknown_at=looked.unknown_at,
     )
-    told = notes(queue, looked.stats, kept, _due(queue, looked, alive))
+    told = notes(queue, looked.stats, kept, looked.due)
     # A health check would say that first, in other words.
     return told if _is_clueless(kept) else told + _idle_workers(queue, looked, alive)
 
 
-def _due(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> Due:
-    stats = looked.stats
-    if stats is None or looked.more:
-        return Due()
-    waiting = [one for one in looked.partitions if one.ready]
-    held = bool(waiting) and not any(one.may_run for one in waiting)
-    if alive or not stats.scheduled or stats.now is None:
-        return Due(held=held)
-    try:
-        first = queue.jobs("scheduled", limit=1).jobs
-    except TROUBLE:
-        return Due(held=held)
-    due = [job.ready_at for job in first if job.ready_at is not None]
-    return Due(held=held, overdue=any(at <= stats.now for at in due))
+def _due(queue: Queue, stats: QueueStats) -> Due:
+    due = whats_due([queue], {queue.name: stats}).get(queue.name, Due())
+    if isinstance(due, VTRRError):
+        raise due
+    return due
 
 
 def _idle_workers(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[str]:
