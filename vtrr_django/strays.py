@@ -93,5 +93,5 @@ def _told(stray: Stray) -> str:
     return (
         f"{left} Settings declare no queue of that name, so no worker runs these. If it was "
         f"renamed or removed, put {stray.queue!r} back into VTRR['QUEUES'] until workers have run "
-        f"them, or to remove them: manage.py vtrr_purge --queue {stray.queue}"
+        f"them, or manage.py vtrr_purge --queue {stray.queue} has removed them."
     )

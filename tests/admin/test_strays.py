@@ -10,9 +10,15 @@ from django.test import Client
 from tests.admin.conftest import declare
 from tests.admin.looking import address, look
 from tests.contract.jobs import put, take
+from tests.contract.redis_store import forget_all
 from vtrr_django import Queue
 from vtrr_django.engines.redis import strays as in_redis
 from vtrr_django.models import Job
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> None:
+    forget_all()
 
 
 def rename(settings: Any, queue: Queue, **more: Any) -> str:

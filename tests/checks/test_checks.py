@@ -22,6 +22,7 @@ from django.test import override_settings
 import tests.app.tasks  # noqa: F401 - not first while settings lack its queue
 import vtrr_django.checks
 from tests import services
+from tests.contract.redis_store import forget_all
 from tests.contract.stores import STORES
 from tests.races.roles import Note
 from vtrr_django import get_queue
@@ -700,6 +701,7 @@ def test_an_api_that_is_open_to_this_machine_is_no_deployment(
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("store", ["sqlite", "fakeredis"])
 def test_jobs_of_a_queue_that_was_renamed_are_told_of(store: str) -> None:
+    forget_all()
     made = STORES[store]()
     name = made.new_name()
     how: dict[str, Any] = {"databases": [], "include_deployment_checks": True}

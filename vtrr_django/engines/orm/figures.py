@@ -98,29 +98,38 @@ def _depths(store: Store, names: Sequence[str]) -> dict[str, QueueStats]:
 def dues(
     store: Store, configs: Mapping[str, QueueConfig], depths: Mapping[str, QueueStats]
 ) -> dict[str, Due]:
-    """Return what keeps jobs of queues of one database waiting: two statements, for any number.
+    """Return what keeps jobs of queues of one database waiting: two statements at most.
 
     Held partitions are counted, and compared with those that wait: this takes a probe for each
     of them, where a search for one that may run would go through all jobs to find none.
     """
-    held = _held(store, configs)
+    waiting = {name: config for name, config in configs.items() if depths[name].ready}
+    held = _held(store, waiting) if waiting else {}
+    late = _late(store, [name for name in configs if depths[name].scheduled])
+    return {
+        name: Due(
+            held=0 < depths[name].partitions_waiting <= held.get(name, 0), overdue=name in late
+        )
+        for name in configs
+    }
+
+
+def _late(store: Store, names: Sequence[str]) -> set[str]:
+    """Return the queues with a scheduled job that is due already."""
+    if not names:
+        return set()
     looks = ", ".join(
         f"(SELECT MIN(scheduled_at) FROM {JOB} WHERE queue = %s AND state = %s) AS due_{n}"
-        for n in range(len(configs))
+        for n in range(len(names))
     )
     [[now, *dues]] = store.read(
         f"SELECT {store.dialect.clock} AS now, {looks}",
-        [
-            *store.dialect.clock_params(),
-            *(value for name in configs for value in (name, SCHEDULED)),
-        ],
+        [*store.dialect.clock_params(), *(value for name in names for value in (name, SCHEDULED))],
     )
     return {
-        name: Due(
-            held=0 < depths[name].partitions_waiting <= held.get(name, 0),
-            overdue=due is not None and due <= now,
-        )
-        for name, due in zip(configs, dues, strict=True)
+        name
+        for name, due in zip(names, dues, strict=True)
+        if due is not None and due <= now  # it may have been taken meanwhile
     }
 
 

@@ -18,7 +18,7 @@ from vtrr_django.exceptions import ConfigurationError
 _PAGE, _PAGES = 1000, 10
 """Keys in one reply of SCAN, and how many of these are asked for: no list of queues is kept."""
 
-_MOST: Final = 100
+_MOST: Final = 20
 """Queues that are looked at more closely."""
 
 _META = re.compile(r"vtrr:(\{?)([A-Za-z0-9_-]{1,64})(\}?):meta")
