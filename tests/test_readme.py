@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from django.core.management import get_commands, load_command_class
 
-import vtrr_django.checks
+import vtrr_django
 from tests.own_redis import OwnRedis
 from vtrr_django import conf
 
@@ -194,8 +194,9 @@ def test_the_commands_table_names_every_command_and_only_options_they_have() -> 
 
 
 def test_the_checks_table_names_every_check() -> None:
-    home = Path(vtrr_django.checks.__file__).parent
-    source = "".join(path.read_text() for path in home.rglob("checks.py"))
+    home = Path(vtrr_django.__file__).parent
+    files = [*(home / "checks").glob("*.py"), *home.rglob("checks.py")]
+    source = "".join(path.read_text() for path in files)
     ids = set(re.findall(r"vtrr\.[EW]\d{3}", source))
     assert ids
     assert ids == set(re.findall(r"`(vtrr\.[EW]\d{3})`", section("Checks")))

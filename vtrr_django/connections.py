@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
+from django.core.cache import caches
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -38,12 +39,19 @@ def outside_transactions(view: View) -> View:
     return view
 
 
-class _Lent(threading.local):
-    times = 0
-    """How many times over the connections of the thread are somebody else's."""
+class _Thread(threading.local):
+    """This thread.
+
+    Attributes:
+        lent: how many times over its connections are somebody else's.
+        prepared: it has what it keeps from one job to the next.
+    """
+
+    lent = 0
+    prepared = False
 
 
-_lent = _Lent()
+_thread = _Thread()
 
 
 @contextmanager
@@ -52,15 +60,15 @@ def lent_connections() -> Iterator[None]:
 
     They are the caller's, and so is a transaction that is open in them.
     """
-    _lent.times += 1
+    _thread.lent += 1
     try:
         yield
     finally:
-        _lent.times -= 1
+        _thread.lent -= 1
 
 
 def _own_connections() -> Sequence[BaseDatabaseWrapper]:
-    return () if _lent.times else connections.all(initialized_only=True)
+    return () if _thread.lent else connections.all(initialized_only=True)
 
 
 class DjangoHooks(NoHooks):
@@ -96,6 +104,9 @@ class DjangoHooks(NoHooks):
 
     def before_store(self) -> None:
         """Have connections replaced that broke, or grew older than ``CONN_MAX_AGE``, meanwhile."""
+        if not (_thread.prepared or _thread.lent):
+            _thread.prepared = True
+            _make_caches()
         for connection in _own_connections():
             if connection.connection is None or connection.in_atomic_block:
                 continue
@@ -106,6 +117,16 @@ class DjangoHooks(NoHooks):
     def thread_exit(self) -> None:
         """Close the thread's connections."""
         connections.close_all()
+
+
+def _make_caches() -> None:
+    """Make this thread's caches, before its first job: they are kept in a context variable.
+
+    Made by a job, each would be gone with it, and its connections with it.
+    """
+    for alias in caches:
+        with suppress(Exception):  # who asks for it is told
+            caches[alias]
 
 
 class KeptConnections:

@@ -7,12 +7,14 @@ transaction, signals. Verbs say what they did.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
@@ -37,6 +39,7 @@ from vtrr_django.domain.job import (
     Renewal,
 )
 from vtrr_django.domain.messages import encode, message_name
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
 from vtrr_django.ending import Ending, Leased, renewal
 from vtrr_django.engines.base import UNSET, Engine, Unset
@@ -71,6 +74,19 @@ MOST_PER_PAGE = 1000
 _LIVE = {state.name.lower(): state for state in (State.READY, State.SCHEDULED, State.LEASED)}
 
 
+_queues: WeakSet[Queue] = WeakSet()
+
+
+def _begin_anew() -> None:
+    """Renew the locks in a forked process: a thread may have held one that was not forked."""
+    for queue in list(_queues):
+        queue._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
 class Queue(Declaring, Ending):
     """A named stream of jobs, fair between partitions. Get one with ``get_queue(name)``."""
 
@@ -80,6 +96,7 @@ class Queue(Declaring, Ending):
         self._dispatcher: Dispatcher | None = None
         self._lock = threading.Lock()
         self.recorder = Recorder()
+        _queues.add(self)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
@@ -102,11 +119,18 @@ class Queue(Declaring, Ending):
         config = self.config
         engine = self._engine
         if engine is None or engine.config is not config:
-            with self._lock:
-                self._engine = engine = _engine_class(config.engine)(self.name, config)
-                engine.on_reclaimed = self._on_reclaimed
-                engine.on_left_undone = self._on_left_undone
-                engine.shares_of = self._declared_shares
+            with self._lock:  # another thread may have come first
+                engine = self._engine
+                if engine is None or engine.config is not config:
+                    engine = self._adopt(_engine_class(config.engine)(self.name, config))
+        return engine
+
+    def _adopt(self, engine: Engine) -> Engine:
+        """Make an engine the queue's; nobody sees it without its hooks."""
+        engine.on_reclaimed = self._on_reclaimed
+        engine.on_left_undone = self._on_left_undone
+        engine.shares_of = self._declared_shares
+        self._engine = engine
         return engine
 
     def _on_reclaimed(self, jobs: Sequence[Reclaimed]) -> None:
@@ -261,8 +285,7 @@ class Queue(Declaring, Ending):
             new_job(name, item, key, fresh_id=fresh_id, max_bytes=most)
             for (key, item), fresh_id in zip(items, new_job_ids(len(items)), strict=True)
         ]
-        batches = [jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH)]
-        return [job_id for batch in batches for job_id in store(self, batch, None)]
+        return [job_id for batch in parts(jobs, BATCH) for job_id in store(self, batch, None)]
 
     def put_all(self, items: Sequence[Mapping[str, Any]], *, path: str = "") -> list[str]:
         """Validate and enqueue jobs of any tasks and partitions, all or none; return their ids.
@@ -571,8 +594,20 @@ class Queue(Declaring, Ending):
     def requeue(self, ids: str | Sequence[str] | None = None, *, limit: int = 1000) -> list[str]:
         """Bring dead letters back with a fresh attempt budget; return their ids.
 
-        None: up to ``limit`` of the queue's dead letters, the oldest first; those that
-        somebody else takes at the same moment are left to them.
+        They keep their ids. Of a ``msg_id`` there is one live job: a letter comes back without
+        the one that a live job has, or an older letter of the same call. A letter whose own job
+        is live, as one that was taken over may be, is dropped, and not among those returned.
+
+        Args:
+            ids: of dead letters; others are passed over. None: the queue's oldest, until
+                ``limit`` are back or all have been looked at; those that somebody else takes
+                at the same moment are left to them.
+            limit: the most that are brought back without ``ids``, 1 to 1,000,000.
+
+        Raises:
+            ValidationError: an argument is wrong, or what ``SHARES`` says is no share.
+            ConfigurationError: ``SHARES`` raised.
+            StoreUnavailable: the store did not answer; ``done`` is how many are back.
         """
         checks.check_whole(limit, "limit", 1, 1_000_000)
         requeued = bring_back(self, None if ids is None else _checked_ids(ids), limit)

@@ -59,23 +59,37 @@ def bring_back(queue: Queue, ids: Sequence[str] | None, limit: int) -> list[str]
         return engine.requeue(ids, limit=limit)
     back: list[str] = []
     with so_far(lambda: len(back)):
-        for letters in _letters(engine, ids, limit):
+        some = _oldest(engine, limit, back) if ids is None else _named(engine, ids)
+        for letters in some:
             declared = declared_shares(shares, {one.partition_key for one in letters})
             back += engine.requeue([one.id for one in letters], shares=declared)
     return back
 
 
-def _letters(engine: Engine, ids: Sequence[str] | None, limit: int) -> Iterator[list[NewJob]]:
-    """Yield dead letters some at a time; without ids the oldest, as long as they go away."""
-    for start in range(0, limit if ids is None else len(ids), _CHUNK):
-        if ids is not None:
-            letters = engine.dead_letters(ids[start : start + _CHUNK])
-        else:
-            letters = engine.dead_letters(limit=min(_CHUNK, limit - start))
+def _named(engine: Engine, ids: Sequence[str]) -> Iterator[list[NewJob]]:
+    for start in range(0, len(ids), _CHUNK):
+        if letters := engine.dead_letters(ids[start : start + _CHUNK]):
+            yield letters
+
+
+def _oldest(engine: Engine, limit: int, back: Sequence[str]) -> Iterator[list[NewJob]]:
+    """Yield the oldest dead letters some at a time, until ``limit`` are ``back`` or all were seen.
+
+    Those that are letters still when their turn was are others' just then, and passed over.
+    """
+    held: set[str] = set()
+    while len(back) < limit:
+        most = min(_CHUNK, limit - len(back))
+        found = engine.dead_letters(limit=most + len(held))
+        letters = [one for one in found if one.id not in held][:most]
+        before = len(back)
         if letters:
             yield letters
-        elif ids is None:
+        if len(found) < most + len(held):
             return
+        if len(back) - before < len(letters):
+            left = {one.id for one in letters}.difference(back[before:])
+            held.update(one.id for one in engine.dead_letters(sorted(left)))
 
 
 def _must_wait(engine: Engine, on_commit: bool) -> bool:

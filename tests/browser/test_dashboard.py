@@ -147,8 +147,9 @@ def test_a_job_is_enqueued_runs_fails_and_is_requeued(
     board.wait_for_facts(ready="1")
     [job] = waiting(queue)
     assert (job.task_name, job.partition_key, job.weight) == (SHIP, "acme", 3)
-    assert board.told == f"Job {job.id} is enqueued."
-    assert board.focused.get_attribute("id") == "open-enqueue"
+    # The figures may be there before the answer is.
+    board.wait_for(f"Job {job.id} is enqueued.")
+    until(lambda: board.focused.get_attribute("id") == "open-enqueue", "the dialog to be gone")
     until(lambda: "no worker" in browser.texts("#note")[0], "why it waits")
 
     with manage(tmp_path, "vtrr_worker", "--queue", queue.name, vtrr=vtrr, env=SITE):
@@ -386,8 +387,9 @@ def test_what_happened_is_told(board: Board, browser: Browser, queue: Queue) -> 
     for summary in browser.all("summary"):
         summary.click()
     until(lambda: len(browser.all("#waiting tbody tr")) == 61, "the numbers")
-    [*_, last] = browser.texts("#waiting tbody tr")
-    assert last.split()[1:] != ["–"] * 3
+    # Not always in the last one: another minute may have begun meanwhile.
+    rows = [row.split()[1:] for row in browser.texts("#waiting tbody tr")]
+    assert [row for row in rows if row != ["–"] * 3]
 
 
 @one_store

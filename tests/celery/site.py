@@ -172,7 +172,7 @@ class Site:
             failed = FailedJob.objects.using(alias).filter(id=job_id).first()
             return None if failed is None else (failed.error_class or failed.reason)
 
-        return until(look, f"job {job_id} to end", 30) or ""
+        return until(look, f"job {job_id} to end") or ""
 
     def counts(self, queue: str, job_id: str) -> tuple[int, int]:
         """Return the retries and timeouts that the history tells of a job that has ended."""

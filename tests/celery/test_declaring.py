@@ -8,7 +8,8 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import pytest
 import redis
@@ -20,11 +21,11 @@ from kombu.transport import virtual
 from pytest_django import DjangoDbBlocker
 
 from tests import services
-from tests.races.waiting import until
+from tests.races.waiting import PATIENCE, until
 from vtrr_django import get_queue
-from vtrr_django.contrib.celery import VTRRQueue, station
+from vtrr_django.contrib.celery import VTRRQueue, dispatch, station
 from vtrr_django.contrib.celery.broker import visibility_timeout
-from vtrr_django.contrib.celery.task import TriggerTask, weave
+from vtrr_django.contrib.celery.task import RetryKwargs, TriggerTask, weave
 from vtrr_django.exceptions import ConfigurationError, ValidationError
 from vtrr_django.models import CompletedJob, Partition
 from vtrr_django.queue import Queue
@@ -114,6 +115,86 @@ def test_weave() -> None:
     assert weave(woven) is woven
     with pytest.raises(TypeError, match="subclass of celery"):
         weave(object)
+
+
+def test_options_of_a_retry_are_not_those_of_another_task(app: Celery, queue: Queue) -> None:
+    """Celery notes the countdown of one job in them, where it does not make a copy first."""
+
+    class Own(Task):  # type: ignore[misc]
+        abstract = True
+        autoretry_for = (ZeroDivisionError,)
+        retry_kwargs: ClassVar = {"max_retries": 1}
+
+    app.conf.task_always_eager = True
+
+    @queue.task(base=Own, retry_backoff=100)
+    def job(self: Any) -> None:
+        raise ZeroDivisionError
+
+    app.finalize()
+    job.enqueue(partition_key="a")
+    assert queue.stats()["failed"] == 1
+    assert Own.retry_kwargs == {"max_retries": 1}
+
+
+def test_options_of_a_retry_are_not_those_of_another_thread() -> None:
+    options = RetryKwargs({"max_retries": 1})
+    options["countdown"] = 10
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: {**options}).result() == {"max_retries": 1}
+    assert options.copy() == {**options} == {"max_retries": 1, "countdown": 10}
+    assert len(options) == 2
+
+
+def test_who_sends_a_trigger_while_another_thread_declares_the_task(
+    app: Celery, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.finalize()
+    coming, go = threading.Event(), threading.Event()
+    declare = dispatch.declare
+
+    def slowly(*args: Any) -> None:
+        if not coming.is_set():
+            coming.set()
+            assert go.wait(PATIENCE)
+        declare(*args)
+
+    monkeypatch.setattr(dispatch, "declare", slowly)
+
+    def module() -> None:
+        @queue.task
+        def job(self: Any) -> None: ...
+
+    with ThreadPoolExecutor(1) as other:
+        imported = other.submit(module)
+        assert coming.wait(PATIENCE)
+        sent = queue.dispatcher.dispatch(1) if queue.dispatcher else 0
+        go.set()
+        imported.result(PATIENCE)
+    assert sent == 1, caplog.text
+
+
+def test_a_wake_that_could_not_be_sent_is_sent_by_the_next(
+    app: Celery, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @queue.task
+    def job(self: Any) -> None: ...
+
+    app.finalize()
+    sent: list[float] = []
+    answers = [OSError("the broker is away"), None]
+
+    def apply_async(*args: Any, countdown: float, **options: Any) -> None:
+        if (error := answers.pop(0)) is not None:
+            raise error
+        sent.append(countdown)
+
+    monkeypatch.setattr(app.tasks[job.name], "apply_async", apply_async)
+    monkeypatch.setattr(dispatch.time, "time", lambda: 1_000_000.0)
+    assert queue.dispatcher is not None
+    for _ in range(3):
+        queue.dispatcher.wake(30.0)
+    assert sent == [30.0], "and once is enough"
 
 
 def test_default_task_class_of_the_app_and_its_options(queue: Queue) -> None:

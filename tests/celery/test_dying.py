@@ -60,13 +60,13 @@ def test_warm_shutdown_and_what_waits_goes_on(site: Site) -> None:
 @one_pair
 def test_retry_of_a_reclaimed_lease_is_dropped(site: Site) -> None:
     worker = site.worker("-c", "1")
-    job_id = site.enqueue("plain", "late", ["retry", 1.5], ["end"])
-    until(lambda: worker.told("retry: Retry in 1.5s"), "the retry to be on its way")
+    job_id = site.enqueue("plain", "late", ["retry", 5.5], ["end"])
+    until(lambda: worker.told("retry: Retry in 5.5s"), "the retry to be on its way")
     [pid] = {entry.pid for entry in site.journal.entries() if entry.what == "start"}
     stand_still_at_rest(worker.process.pid, pid)  # it sleeps through the end of the lease
     queue = site.queue("plain")
     until(lambda: queue.reclaim() == 1, "the lease to run out")
-    [job] = queue.lease()
+    [job] = queue.lease(lease_seconds=60)
     assert job.id == job_id
     go_on(pid, worker.process.pid)
     until(lambda: worker.told("came too late"), "the retry to be dropped")
@@ -84,7 +84,7 @@ def test_lease_that_is_gone_is_not_retried(site: Site) -> None:
     stand_still_at_rest(pid)
     queue = site.queue("plain")
     until(lambda: queue.reclaim() == 1, "the lease to run out")
-    [job] = queue.lease()
+    [job] = queue.lease(lease_seconds=60)
     flag.touch()
     go_on(pid)
     until(lambda: worker.told("its lease was not ours any more"), "the loss to be noticed")

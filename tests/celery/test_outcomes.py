@@ -145,6 +145,12 @@ CASES: dict[str, tuple[str, list[Any], list[tuple[int, int]], str]] = {
         "completed",
     ),
     "runs for two leases": ("plain", [["sleep", 4.5]], ONCE, "completed"),
+    "exits after it asked for a retry": (
+        "plain",
+        [["retry and exit"], ["end"]],
+        [(0, 0), (0, 1)],
+        "completed",
+    ),
 }
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from tests.celery.conftest import PAIRS, StartsSite, pairs
+from tests.celery.site import Site
 from tests.races.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
@@ -47,3 +51,89 @@ def test_max_retries_of_one_job_are_not_those_of_one_beside_it(
     flag.touch()
     assert site.end_of(queue, slow) == "completed"
     assert site.starts("slow") == [(0, 0), (1, 0)]
+
+
+IN_A_DATABASE = [pair for pair in pairs if not pair.values[0].startswith("redis")]
+TWICE = [(0, 0), (1, 0)]
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest, open_site: StartsSite) -> Site:
+    """A store and a broker, and a pool of two."""
+    pair, pool = request.param
+    site = open_site(pair, {"plain": {"LEASE_SECONDS": 60}})
+    site.worker("-P", pool, "-c", "2")
+    return site
+
+
+def in_pools(pairs: list[Any]) -> Any:
+    """Run a test for each store and broker, in both kinds of pool."""
+    return pytest.mark.parametrize(
+        "site",
+        [
+            pytest.param((pair.values[0], pool), marks=pair.marks, id=f"{pair.values[0]}-{pool}")
+            for pair in pairs
+            for pool in ("prefork", "threads")
+        ],
+        indirect=True,
+    )
+
+
+@in_pools(IN_A_DATABASE)
+def test_a_retry_in_a_transaction_that_is_broken(site: Site) -> None:
+    job_id = site.enqueue("plain", "broken", ["retry from a broken transaction"], ["end"])
+    assert site.end_of("plain", job_id) == "completed"
+    assert site.starts("broken") == TWICE
+
+
+@in_pools(IN_A_DATABASE)
+@pytest.mark.parametrize("step", ["retry in a transaction", "retry and leave a transaction"])
+def test_a_lease_is_kept_though_a_transaction_is_rolled_back(site: Site, step: str) -> None:
+    job_id = site.enqueue("plain", step, [step, 600])
+    until(lambda: _lasts(site, job_id, 300), "the lease to be kept", 20)
+
+
+def _lasts(site: Site, job_id: str, seconds: float) -> bool:
+    """Return whether a job's lease lasts for so long after it was enqueued."""
+    job = site.queue("plain").job(job_id)
+    if job is None or job.lease_expires_at is None or job.enqueued_at is None:
+        return False
+    return job.lease_expires_at - job.enqueued_at > timedelta(seconds=seconds)
+
+
+@in_pools(pairs)
+def test_a_retry_waits_for_the_attempt_that_asked(site: Site) -> None:
+    flag = site.flag()
+    job_id = site.enqueue("plain", "cleans up", ["retry and clean up slowly", str(flag)], ["end"])
+    site.heard("cleaning", "cleans up")
+    # The other place of the pool is free: a retry that was sent by now would run before these.
+    for number in range(3):
+        other = site.enqueue("plain", f"beside {number}", ["end"])
+        assert site.end_of("plain", other) == "completed"
+    assert site.starts("cleans up") == [(0, 0)]
+    flag.touch()
+    assert site.end_of("plain", job_id) == "completed"
+    assert site.starts("cleans up") == TWICE
+
+
+@in_pools(pairs[:1])
+def test_a_retry_that_was_asked_for_happens_though_it_is_caught(site: Site) -> None:
+    job_id = site.enqueue("plain", "caught", ["retry and catch it"], ["end"])
+    assert site.end_of("plain", job_id) == "completed"
+    assert site.starts("caught") == TWICE
+
+
+@in_pools(pairs)
+@pytest.mark.parametrize("then", ["throw", "return", "raise"])
+def test_a_retry_whose_message_cannot_be_sent_goes_through_the_store(site: Site, then: str) -> None:
+    job_id = site.enqueue("plain", f"{then} away", ["retry without a broker", then], ["end"])
+    assert site.end_of("plain", job_id) == "completed"
+    assert site.starts(f"{then} away") == TWICE
+
+
+@in_pools(pairs)
+def test_each_attempt_gets_the_arguments_that_were_enqueued(site: Site) -> None:
+    given = [1, 2], {"nested": [3]}
+    job_id = site.enqueue("plain", "spoils", ["retry and spoil", *given])
+    assert site.end_of("plain", job_id) == "completed"
+    assert site.heard("given", "spoils", count=3) == [("spoils", *given)] * 3

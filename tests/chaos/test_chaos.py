@@ -162,6 +162,9 @@ def test_everything_adds_up(
     with _limits_watched(queue) as over_limit:
         for role in ("wander", "wander", "wander", "work"):
             conductor.hire(role)
+        until(
+            lambda: any(rows for _, rows in crew.journal.said("leased")), "something to be leased"
+        )
         conductor.reign(seconds)
         conductor.dismiss()
     assert over_limit == []

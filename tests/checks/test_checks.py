@@ -64,7 +64,7 @@ def databases(monkeypatch: pytest.MonkeyPatch) -> Any:
     def set_them(**more: Any) -> None:
         default = {"ENGINE": "django.db.backends.sqlite3", "NAME": "x", "OPTIONS": GOOD_SQLITE}
         handler = ConnectionHandler(copy.deepcopy({DEFAULT_DB_ALIAS: default, **more}))
-        monkeypatch.setattr(vtrr_django.checks, "connections", handler)
+        monkeypatch.setattr(vtrr_django.checks.databases, "connections", handler)
 
     return set_them
 
@@ -193,7 +193,7 @@ def test_e008_server_too_old(
         mysql_version=version,
         settings_dict={"AUTOCOMMIT": True},
     )
-    monkeypatch.setattr(vtrr_django.checks, "connections", {"default": server})
+    monkeypatch.setattr(vtrr_django.checks.databases, "connections", {"default": server})
     with queue():
         assert found() == [], "not without --database"
         assert found(databases=[]) == []
@@ -217,7 +217,7 @@ class Closed(SimpleNamespace):
 @pytest.mark.django_db
 def test_e008_connects_only_when_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = Closed(vendor="mysql", settings_dict={"AUTOCOMMIT": True})
-    monkeypatch.setattr(vtrr_django.checks, "connections", {"default": closed})
+    monkeypatch.setattr(vtrr_django.checks.databases, "connections", {"default": closed})
     with queue():
         call_command("check")
         call_command("check", "--tag=vtrr")
@@ -228,7 +228,7 @@ def test_e008_connects_only_when_told_to(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_e008_looks_only_at_databases_of_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     good = SimpleNamespace(vendor="postgresql", settings_dict={"AUTOCOMMIT": True})
     handler = {"default": good, "other": Closed(vendor="mysql")}
-    monkeypatch.setattr(vtrr_django.checks, "connections", handler)
+    monkeypatch.setattr(vtrr_django.checks.databases, "connections", handler)
     with queue():
         assert found(databases=["default", "other"]) == []
 
@@ -377,7 +377,7 @@ def test_e009_knows_the_limits_of_celery_s_settings(
 
 def test_e009_looks_for_tasks_where_a_worker_does(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(vtrr_django.checks, "autodiscover_modules", looked.append)
+    monkeypatch.setattr(vtrr_django.checks.leases, "autodiscover_modules", looked.append)
     with queue():
         assert found() == []
     assert looked == [], "not for nothing"
@@ -485,7 +485,7 @@ def celery_app(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_e014_celery_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vtrr_django.checks, "find_spec", lambda name: None)
+    monkeypatch.setattr(vtrr_django.checks.celery, "find_spec", lambda name: None)
     with queue(CELERY_QUEUE="c"):
         message = only()
     assert message.id == "vtrr.E014"
@@ -550,7 +550,7 @@ def routed(monkeypatch: pytest.MonkeyPatch, databases: Any) -> Any:
 
     def set_them(*routers: str) -> None:
         databases(other=sqlite("y", **GOOD_SQLITE), third=sqlite("z", **GOOD_SQLITE))
-        monkeypatch.setattr(vtrr_django.checks, "router", ConnectionRouter(list(routers)))
+        monkeypatch.setattr(vtrr_django.checks.databases, "router", ConnectionRouter(list(routers)))
 
     return set_them
 

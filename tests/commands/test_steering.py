@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -358,6 +359,19 @@ def test_requeue_all_in_batches(only_mails: Shop, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("vtrr_django.management.commands.vtrr_requeue.BATCH", 2)
     bury(only_mails, 5)
     assert call("vtrr_requeue", "--all") == "Requeued 5 jobs of queue mails.\n"
+
+
+def test_requeue_all_goes_on_behind_letters_whose_jobs_are_live(
+    only_mails: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtrr_django.management.commands.vtrr_requeue.BATCH", 2)
+    dead, live = bury(only_mails, 3), put(only_mails, 5)
+    [values] = FailedJob.objects.filter(id=dead[0]).values()
+    del values["seq"]
+    values["failed_at"] -= timedelta(hours=1)
+    FailedJob.objects.bulk_create(FailedJob(**(values | {"id": job_id})) for job_id in live)
+    assert call("vtrr_requeue", "--all") == "Requeued 3 jobs of queue mails.\n"
+    assert counts(only_mails.mails, "ready", "failed") == [8, 0]
 
 
 def test_requeue_all_brings_each_back_once(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
+from tests.contract.stores import Store
 from vtrr_django.domain.ids import new_job_id
 from vtrr_django.domain.job import JobInfo, LeasedJob, NewJob, Outcome, OutcomeKind
 from vtrr_django.domain.states import State
 from vtrr_django.engines.base import Engine
+from vtrr_django.engines.sql.models import FailedJob
 
 LEASE_SECONDS = 55.0
 
@@ -56,6 +59,16 @@ def all_pages(
         if (after := page.next) is None:
             return found
     raise AssertionError("the pages did not come to an end")
+
+
+def haunt(store: Store, engine: Engine, like: str, ids: list[str]) -> None:
+    """Have live jobs be dead letters too, older ones than that of the job ``like``."""
+    store.history(engine.name)  # Redis hands it over
+    rows = FailedJob.objects.using(store.history_alias).filter(queue=engine.name)
+    [values] = rows.filter(id=like).values()
+    del values["seq"]
+    values["failed_at"] -= timedelta(hours=1)
+    rows.bulk_create(FailedJob(**(values | {"id": job_id})) for job_id in ids)
 
 
 def drain(engine: Engine, batch: int = 1) -> list[LeasedJob]:

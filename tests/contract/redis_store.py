@@ -84,7 +84,7 @@ class RedisStore(Store):
     def move(self, own_server: Callable[[], OwnRedis]) -> None:
         if self.services:
             self._own = own_server()
-            self._place = {"URL": f"{self._own.url()}?socket_timeout=1"}
+            self._place = {"URL": f"{self._own.url()}?socket_timeout=3"}
 
     def server(self) -> Server:
         assert self._own is not None, "this server is not ours to harm"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tests.contract.jobs import drain, end, job, put, take
-from tests.contract.stores import SQL_STORES, Store
+from tests.contract.jobs import drain, end, haunt, job, put, take
+from tests.contract.stores import Store
 from tests.races.waiting import until
 from vtrr_django.domain.job import LeasedJob, OutcomeKind
 from vtrr_django.engines.base import Engine
@@ -227,7 +227,6 @@ def test_a_letter_with_the_msg_id_of_a_live_job_comes_back_without_it(store: Sto
     assert msg_ids(engine) == {live: "m", first: "other", second: None, third: None}
 
 
-@pytest.mark.parametrize("store", SQL_STORES, indirect=True)  # where rows are unique by it
 def test_of_two_letters_with_one_msg_id_the_older_one_keeps_it(store: Store) -> None:
     engine = store.engine()
     ids = kill(engine, "a", "b", "c")
@@ -235,6 +234,67 @@ def test_of_two_letters_with_one_msg_id_the_older_one_keeps_it(store: Store) -> 
         rewrite(store, engine, job_id, msg_id="m")
     assert engine.requeue(ids) == ids
     assert msg_ids(engine) == {ids[0]: None, ids[1]: "m", ids[2]: None}
+
+
+def test_a_letter_that_is_none_any_more_keeps_its_msg_id_from_no_other(store: Store) -> None:
+    engine = store.engine()
+    ids = kill(engine, *"abc")
+    [live] = put(engine, "d")
+    rewrite(store, engine, ids[0], id=live, msg_id="m")
+    for job_id in ids[1:]:
+        rewrite(store, engine, job_id, msg_id="m")
+    assert engine.requeue() == ids[1:]
+    assert msg_ids(engine) == {live: None, ids[1]: "m", ids[2]: None}
+
+
+def test_letters_requeued_one_after_the_other_share_no_msg_id_while_they_live(
+    store: Store,
+) -> None:
+    engine = store.engine()
+    ids = kill(engine, *"abcd")
+    for job_id in ids:
+        rewrite(store, engine, job_id, msg_id="m")
+    assert engine.requeue([ids[3]]) == [ids[3]]
+    assert engine.requeue([ids[0], ids[2]]) == [ids[0], ids[2]]
+    assert engine.enqueue([job("z", msg_id="m")], {}) == [ids[3]]
+    leased = take(engine, 10)
+    assert {one.id: one.msg_id for one in leased} == {ids[3]: "m", ids[0]: None, ids[2]: None}
+    assert engine.requeue([ids[1]]) == [ids[1]]
+    assert msg_ids(engine) == {ids[1]: None}, "a job that runs is a live one"
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.ACK, OutcomeKind.FAIL])
+def test_a_job_that_has_ended_lets_its_msg_id_go(store: Store, kind: OutcomeKind) -> None:
+    engine = store.engine()
+    first, second = kill(engine, "a", "b")
+    for job_id in (first, second):
+        rewrite(store, engine, job_id, msg_id="m")
+    assert engine.requeue([first]) == [first]
+    [leased] = take(engine)
+    assert end(engine, leased, kind, reason="r")
+    assert engine.requeue([second]) == [second]
+    assert engine.enqueue([job("z", msg_id="m")], {}) == [second]
+    assert msg_ids(engine) == {second: "m"}
+
+
+def test_letters_behind_chunks_of_live_ones_are_requeued_too(store: Store) -> None:
+    engine = store.engine()
+    ids = kill(engine, *"aaa")
+    live = put(engine, *["c"] * 1001)
+    haunt(store, engine, ids[0], live)
+    assert engine.requeue(limit=2) == ids[:2]
+    assert engine.requeue() == ids[2:]
+    assert engine.requeue() == engine.dead_letters() == []
+    assert (engine.depth().ready, engine.stats().failed) == (1004, 0)
+
+
+def test_a_limit_counts_those_that_are_back(store: Store) -> None:
+    engine = store.engine()
+    ids = kill(engine, *"aaa")
+    live = put(engine, *"dddd")
+    haunt(store, engine, ids[0], live)
+    assert engine.requeue(limit=2) == ids[:2]
+    assert [one.id for one in engine.dead_letters()] == ids[2:]
 
 
 def test_a_letter_whose_job_is_live_is_a_letter_no_more(store: Store) -> None:

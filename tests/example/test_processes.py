@@ -19,10 +19,11 @@ from example_project.processes import (
     signals_end_this_process,
     time_limit,
 )
+from tests.races.waiting import PATIENCE
 
 
 def wait_until_gone(pid: int) -> None:
-    with time_limit(10):
+    with time_limit(PATIENCE):
         while True:
             try:
                 os.kill(pid, 0)
@@ -67,7 +68,7 @@ def test_leaving_ends_what_was_started(sleeper: tuple[dict[str, str], Path]) -> 
             processes.wait_for(started)
             raise RuntimeError
 
-    with time_limit(30), pytest.raises(RuntimeError):
+    with time_limit(PATIENCE), pytest.raises(RuntimeError):
         start_and_fail()
 
     wait_until_gone(int(started.read_text()))
@@ -78,7 +79,7 @@ def test_a_stubborn_process_is_killed(
 ) -> None:
     monkeypatch.setattr("example_project.processes.STOP_SECONDS", 0.2)
     environment, started = sleeper
-    with time_limit(30), Processes(environment) as processes:
+    with time_limit(PATIENCE), Processes(environment) as processes:
         processes.start("sleeper", "sleeper", "--stubborn")
         pid = int(processes.wait_for(started))
 
@@ -109,7 +110,7 @@ def parent(tmp_path: Path) -> dict[str, str]:
 def test_children_end_with_their_parent(
     parent: dict[str, str], tmp_path: Path, arguments: list[str]
 ) -> None:
-    with time_limit(30), Processes(parent) as processes:
+    with time_limit(PATIENCE), Processes(parent) as processes:
         processes.start("parent", "parent", str(tmp_path / "pid"), *arguments)
         while not (tmp_path / "pid").exists():
             time.sleep(0.01)
@@ -132,7 +133,7 @@ def test_servers_end_last(tmp_path: Path) -> None:
         time.sleep(300)
         """
     )
-    with time_limit(30), pytest.MonkeyPatch.context() as patch:
+    with time_limit(PATIENCE), pytest.MonkeyPatch.context() as patch:
         patch.setattr("example_project.processes.ROOT", tmp_path)
         with Processes({}) as processes:
             pid = processes.start_server("server", sys.executable, "-c", program, "s", "0")
@@ -148,7 +149,7 @@ def test_a_process_that_ends_is_noticed_and_its_words_are_kept(
     sleeper: tuple[dict[str, str], Path], tmp_path: Path
 ) -> None:
     environment, _ = sleeper
-    with time_limit(30), Processes(environment, log_dir=tmp_path) as processes:
+    with time_limit(PATIENCE), Processes(environment, log_dir=tmp_path) as processes:
         processes.start("tired sleeper", "sleeper", "--fail")
         with pytest.raises(ProcessEnded, match="the tired sleeper ended with exit status 1"):
             processes.wait_for(tmp_path / "never")

@@ -25,7 +25,7 @@ from tests.example.site_process import ServeProcess, environment, serve
 from tests.own_redis import PROGRAM, OwnRedis
 from tests.ports import claim_port
 from tests.races.standing import stand_still_at_rest
-from tests.races.waiting import until
+from tests.races.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what runs is read from /proc")
 
@@ -40,7 +40,7 @@ def free_place() -> str:
 
 
 def wait_until_done(browser: Browser, count: int) -> None:
-    until(lambda: browser.state()["counts"]["done"] == count, f"{count} files to be done", 90)
+    until(lambda: browser.state()["counts"]["done"] == count, f"{count} files to be done")
 
 
 def workers_of(data_dir: Path) -> list[str]:
@@ -78,7 +78,7 @@ def test_nothing_runs_yet_then_all_of_it_then_nothing(tmp_path: Path, free_place
         assert site.started() == {}
 
     # What it took in is in the files of the Redis that it started, which is started again.
-    with Processes({}) as processes, time_limit(30):
+    with Processes({}) as processes, time_limit(PATIENCE):
         url = redis_server.use_or_start(processes, tmp_path, free_place, print)
         with redis.Redis.from_url(url) as client:
             assert client.zcard("vtrr:uploads:queue") == 1
@@ -113,7 +113,7 @@ def test_a_redis_that_runs_is_used_and_left_alone(
 @pytest.fixture
 def claim(tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Return what asks for the database of a data folder."""
-    with Processes({}) as processes, time_limit(30):
+    with Processes({}) as processes, time_limit(PATIENCE):
 
         def ask(folder: str, wanted: str) -> str:
             said: list[str] = []
@@ -190,7 +190,7 @@ def test_what_was_started_once_is_started_again(
     running = own_redis().url().removesuffix("/0")
     for number, usual in enumerate([free_place, running], start=1):
         monkeypatch.setattr(redis_server, "USUAL_REDIS", usual)
-        with Processes({}) as processes, time_limit(30):
+        with Processes({}) as processes, time_limit(PATIENCE):
             url = redis_server.use_or_start(processes, tmp_path, None, print)
             with redis.Redis.from_url(url) as client:
                 assert client.incr("starts") == number
@@ -221,7 +221,7 @@ def run_demo(*arguments: str, **variables: str) -> subprocess.CompletedProcess[s
 def test_the_demo_on_redis_is_fair() -> None:
     services.need_program(PROGRAM)
 
-    result = run_demo("--big=30")
+    result = run_demo("--big=30", f"--deadline={PATIENCE}")
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"{PROGRAM} on port" in result.stdout

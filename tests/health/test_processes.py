@@ -26,6 +26,16 @@ def _short_memory(monkeypatch: pytest.MonkeyPatch, patience: None) -> None:
     monkeypatch.setattr("vtrr_django.health.looking.ALIVE", timedelta(seconds=2))
 
 
+def critically(queue: Queue, text: str) -> None:
+    """Wait until a check finds that, of the workers of a queue."""
+
+    def found() -> bool:
+        finding = findings(queue)["workers"]
+        return finding.status == "critical" and text in finding.sentence
+
+    until(found, lambda: f"{text!r}, not {findings(queue)['workers']}")
+
+
 def test_a_worker_at_work_that_is_stopped_and_goes_on(
     make_queue: MakeQueue, make_crew: MakeCrew
 ) -> None:
@@ -39,8 +49,7 @@ def test_a_worker_at_work_that_is_stopped_and_goes_on(
     # It holds a job; the others wait for that.
     until(lambda: check_health([queue]).status == "ok", "the worker to be found at work")
     crew.stop(worker)
-    until(lambda: status(queue, "workers") == "critical", "the worker to be missed")
-    assert "no worker was seen" in findings(queue)["workers"].sentence
+    critically(queue, "no worker was seen")
     crew.flag("finish")
     crew.resume(worker)
     crew.heard("run", 3)
@@ -56,8 +65,7 @@ def test_one_that_hangs_where_it_would_lease(make_queue: MakeQueue, make_crew: M
     worker = crew.start(f"{ROLES}:work_and_hang")
     until(lambda: "1 worker is alive" in findings(queue)["workers"].sentence, "it to be seen")
     queue.publish(Note(), partition_key="acme")
-    until(lambda: status(queue, "workers") == "critical", "the worker to be found idle")
-    assert ": me, though jobs that may run" in findings(queue)["workers"].sentence
+    critically(queue, ": me, though jobs that may run")
     crew.flag("go on")
     crew.heard("run")
     until(lambda: check_health([queue]).status == "ok", "all to be well")

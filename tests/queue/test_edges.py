@@ -152,6 +152,7 @@ def test_a_connection_is_asked_whether_it_works_when_it_is_used(
     assert isinstance(store, OrmStore)
     connection = connections[store.alias]
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", max_age)
+    connection.close()  # one that another test has opened would be too old
     queue.publish(Note("x"))
     asked: list[bool] = []
     monkeypatch.setattr(connection, "is_usable", lambda: asked.append(True) or True)

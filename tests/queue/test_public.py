@@ -15,6 +15,7 @@ import pytest
 from django.db import connections, transaction
 from django.test import override_settings
 
+from tests.contract.jobs import haunt
 from tests.contract.stores import Store
 from vtrr_django import (
     ConfigurationError,
@@ -600,6 +601,25 @@ def test_requeueing_asks_for_the_share_anew(store: Store, chosen: bool) -> None:
         shares["iron"] = 0.5
         assert set(queue.requeue(ids if chosen else None, limit=2)) == set(ids)
         assert {one.partition_key: one.share for one in queue.partitions()} == shares
+
+
+def test_requeueing_all_goes_on_behind_letters_that_are_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose jobs are live, more of them than are asked for a share at once."""
+    monkeypatch.setattr("vtrr_django.storing._CHUNK", 2)
+    name = store.new_name()
+    with override_settings(VTRR={"QUEUES": {name: store.settings(SHARES={"gold": 3.0})}}):
+        queue = get_queue(name)
+        for _ in range(3):
+            queue.publish(Address("x"), partition_key="gold")
+        ids = [job.id for job in queue.lease(3) if queue.fail(job, "r")]
+        live = [queue.publish(Address("y")) for _ in range(5)]
+        haunt(store, queue.engine, ids[0], live)
+        assert queue.requeue(limit=2) == ids[:2]
+        assert queue.requeue() == ids[2:]
+        assert queue.requeue() == []
+        assert (queue.stats()["failed"], queue.stats()["ready"]) == (0, 8)
 
 
 async def _async_twins(queue: Queue, work: Any) -> None:

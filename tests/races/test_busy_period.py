@@ -36,11 +36,10 @@ def _ahead(queue: Queue) -> Any:
     return job
 
 
-def _parts(queue: Queue) -> Any:
-    """Return the part of the queue's engine that a test may halt."""
-    engine = queue.engine
-    assert isinstance(engine, OrmEngine)
-    return engine._partitions
+def _engine(queue: Queue) -> Any:
+    """Return the queue's engine, whose parts a test may halt."""
+    assert isinstance(queue.engine, OrmEngine)
+    return queue.engine
 
 
 def _next(queue: Queue, count: int) -> list[str]:
@@ -60,8 +59,8 @@ def test_a_job_that_arrives_while_the_busy_period_ends(
     store: Store, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, ending = make_queue(), Halt()
-    parts, last = _parts(queue), _ahead(queue)
-    monkeypatch.setattr(parts, "_end_period", ending.behind(parts._end_period))
+    last, period = _ahead(queue), _engine(queue)._busy_period
+    monkeypatch.setattr(period, "_end_period", ending.behind(period._end_period))
     worker = Background(lambda: queue.ack(last))
     ending.reached()
     _publish(queue, "a")
@@ -77,8 +76,9 @@ def test_a_partition_that_becomes_a_candidate_when_the_busy_period_has_ended(
     store: Store, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, ending, joining = make_queue(), Halt(), Halt()
-    parts, last = _parts(queue), _ahead(queue)
-    monkeypatch.setattr(parts, "_end_period", ending.behind(parts._end_period))
+    last, period = _ahead(queue), _engine(queue)._busy_period
+    monkeypatch.setattr(period, "_end_period", ending.behind(period._end_period))
+    parts = _engine(queue)._partitions
     monkeypatch.setattr(parts, "_refresh_locked", joining.behind(parts._refresh_locked))
     worker = Background(lambda: queue.ack(last))
     ending.reached()

@@ -54,21 +54,22 @@ class Cut(Exception):
 
 
 @contextmanager
-def _cut(queue: Queue, what: str) -> Iterator[None]:
+def _cut(queue: Queue, step: str) -> Iterator[None]:
     """Have a step of the engine's work on partitions be the end of the process."""
+    part, what = step.split(".")
 
     def end(*args: Any, **kwargs: Any) -> Any:
         raise Cut
 
     engine: Any = queue.engine
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._partitions, what, end)
+        patch.setattr(getattr(engine, part), what, end)
         yield
 
 
 @partition_rows
 @heals
-@pytest.mark.parametrize("step", ["awaiting", "refresh"])
+@pytest.mark.parametrize("step", ["_candidates.awaiting", "_partitions.refresh"])
 @pytest.mark.parametrize("known", [True, False], ids=["known_tenant", "new_tenant"])
 def test_an_enqueue_that_ends_at_its_commit(
     store: Store,
@@ -174,7 +175,7 @@ def test_a_job_that_comes_back_in_a_process_that_ends_there(
 ) -> None:
     queue = make_queue()
     come_back = COMING_BACK[how](queue, store)
-    with _cut(queue, "refresh"), pytest.raises(Cut):
+    with _cut(queue, "_partitions.refresh"), pytest.raises(Cut):
         come_back()
     heal(queue)
     assert "a" not in {p.partition_key for p in queue.partitions() if p.ready or p.leased}

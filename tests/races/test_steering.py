@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from tests.contract.stores import Store
 from tests.races.conftest import MakeQueue
@@ -16,6 +17,7 @@ from tests.races.roles import Note
 from tests.races.stores import crossing_rows
 from tests.races.threads import Background, Halt, together
 from tests.races.waiting import until
+from vtrr_django.models import FailedJob
 from vtrr_django.queue import Queue
 
 PARTITIONS = ["", "a", "b", "c"]
@@ -204,6 +206,23 @@ def _steer(queue: Queue, seed: int, count: int) -> None:
     rng = random.Random(seed)
     for _ in range(count):
         STEER[rng.choice([*STEER, "resume_all"])](queue, rng)
+
+
+@crossing_rows
+def test_letters_that_others_hold_keep_nobody_from_those_behind_them(
+    store: Store, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtrr_django.storing._CHUNK", 2)
+    queue = make_queue(SHARES={"a": 2.0})
+    for _ in range(7):
+        queue.publish(Note(), partition_key="a")
+    ids = [job.id for job in queue.lease(7) if queue.fail(job, "r")]
+    letters = FailedJob.objects.using(store.history_alias).filter(queue=queue.name)
+    with transaction.atomic(using=store.history_alias):
+        assert len(letters.filter(id__in=ids[:3]).select_for_update()) == 3
+        assert Background(lambda: queue.requeue(limit=2)).result() == ids[3:5]
+        assert Background(queue.requeue).result() == ids[5:]
+    assert queue.requeue() == ids[:3]
 
 
 def test_requeueing_what_fails_at_the_same_time(

@@ -21,10 +21,13 @@ from vtrr_django.domain.ids import new_job_id
 from vtrr_django.domain.job import NewJob, OutcomeKind
 from vtrr_django.engines.redis import commands, outbox
 from vtrr_django.engines.redis.engine import RedisEngine
+from vtrr_django.engines.sql.history import History
 from vtrr_django.engines.sql.models import CompletedJob, FailedJob
+from vtrr_django.engines.sql.store import Conflict
 from vtrr_django.exceptions import DuplicateJobError, StoreUnavailable
 
 FAIL = OutcomeKind.FAIL
+ENDS = {"is done": OutcomeKind.ACK, "failed": FAIL}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -394,6 +397,54 @@ def test_a_requeue_that_dies_before_its_commit_leaves_one_job(box: Box, then: st
     rows = FailedJob.objects.using(box.database).filter(queue=box.name)
     assert {row.reason for row in rows} <= {"second"}
     assert engine.requeue() == ([] if then == "ack" else ids)
+
+
+@pytest.mark.parametrize("then", ["runs", "is done", "failed"])
+def test_a_requeue_that_the_database_undoes_and_repeats_counts_what_redis_has(
+    box: Box, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, other = box.engine(), box.engine()
+    ids = dead(engine)
+    forget, calls = History.forget_dead, []
+
+    def undone_once(*args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 1:
+            for one in take(other) if then == "runs" else take(other, 10):
+                assert then == "runs" or end(other, one, ENDS[then], reason="second")
+            raise Conflict("others were quicker")
+        forget(*args)
+
+    monkeypatch.setattr(History, "forget_dead", undone_once)
+    assert engine.requeue() == ids
+    assert len(calls) == 2
+    engine.archive()
+    assert sorted(box.live()) == (sorted(ids) if then == "runs" else []), "none runs twice"
+    assert sorted(box.failed()) == (sorted(ids) if then == "failed" else [])
+    rows = FailedJob.objects.using(box.database).filter(queue=box.name)
+    assert {row.reason for row in rows} <= {"second"}
+
+
+def test_letters_with_a_later_death_on_its_way_hold_up_no_others(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the caller's transaction nothing is moved: those 250 stay where they are, and first."""
+    engine = box.engine()
+    haunted, ids = dead(engine, 250), dead(engine)
+
+    def die(*args: Any) -> None:
+        raise Dies
+
+    with monkeypatch.context() as patch, pytest.raises(Dies):
+        patch.setattr(History, "forget_dead", die)
+        engine.requeue(haunted)
+    assert all(engine.finish([outcome(FAIL, one, reason="second") for one in take(engine, 250)]))
+    with transaction.atomic(using=box.database):
+        assert engine.requeue() == ids
+        assert engine.requeue() == []
+    assert sorted(engine.requeue()) == sorted(haunted)
+    assert box.failed() == []
+    assert sorted(box.live()) == sorted(haunted + ids)
 
 
 def test_a_death_that_was_written_and_is_still_on_the_outbox_comes_back_once(box: Box) -> None:

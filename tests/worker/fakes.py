@@ -15,7 +15,7 @@ from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind, Renewal
 from vtrr_django.worker import TaskContext, Worker, WorkerSummary
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def wait_until(condition: Callable[[], object], what: str = "") -> None:

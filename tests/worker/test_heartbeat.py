@@ -42,7 +42,7 @@ def test_a_renewal_tells_how_long_the_job_ran() -> None:
         go.set()
     told = [renewal.runtime or 0.0 for renewal in source.renewals]
     assert told == sorted(told)
-    assert told[0] > 0
+    assert told[-1] > 0  # the first may have come before the job's first instruction
     assert source.outcomes[0].runtime is not None
     assert source.outcomes[0].runtime >= told[-1]
 
@@ -123,7 +123,10 @@ def test_a_job_that_died_is_renewed_no_more() -> None:
     source.task(die, name="die")
     source.put(task="die", id="dead")
     alive = source.put()
-    with running([source]):
-        wait_until(lambda: len(source.renewals) >= 5)
+    with running([source]) as run:
+        wait_until(lambda: run.worker._crew and run.worker._crew.tally.died, "its death")
+        before = len(source.renewals)
+        wait_until(lambda: len(source.renewals) >= before + 5)
         go.set()
-    assert {renewal.job_id for renewal in source.renewals} == {alive}
+    # While it lived it might be renewed; one renewal may have been on its way.
+    assert {renewal.job_id for renewal in source.renewals[before + 1 :]} == {alive}

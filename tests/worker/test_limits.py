@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -207,16 +208,18 @@ def test_a_job_beyond_its_hard_limit_is_not_renewed_and_its_late_result_is_dropp
     other = Stuck()
     source.task(stuck, time_limit=0.05)
     source.task(other, name="other")
-    late = source.put()
     held = source.put(task="other")
     with running([source], concurrency=2) as run:
-        wait_until(lambda: stuck.began.is_set() and other.began.is_set())
+        wait_until(other.began.is_set)  # no job begins once the other is stuck
+        late = source.put()
+        wait_until(stuck.began.is_set)
         wait_until(lambda: run.worker._crew and run.worker._crew.tally.stuck)
         before = len(source.renewals)
         wait_until(lambda: len(source.renewals) > before + 5, "renewals of the other job")
         assert {renewal.job_id for renewal in source.renewals[before + 2 :]} == {held}
         stuck.go.set()
-        wait_until(lambda: run.worker._crew and not run.worker._crew._slots[0].is_stuck)
+        crew: Any = run.worker._crew
+        wait_until(lambda: not any(slot.is_stuck for slot in crew._slots))
         other.go.set()
         summary = run.end()
     assert source.kinds_of(late) == []
@@ -241,11 +244,11 @@ def test_jobs_that_do_not_end_before_the_replacement_are_released(stuck: Stuck) 
     other = Stuck()
     source.task(stuck, time_limit=0.05)
     source.task(other, name="other")
-    source.put()
     held = source.put(task="other")
     replaced = threading.Event()
     with running([source], concurrency=2, replace=replaced.set, replace_grace=0.05) as run:
-        wait_until(other.began.is_set)
+        wait_until(other.began.is_set)  # no job begins once the other is stuck
+        source.put()
         summary = run.end()
     assert replaced.is_set()
     assert source.kinds_of(held) == [OutcomeKind.RELEASE]
@@ -254,13 +257,17 @@ def test_jobs_that_do_not_end_before_the_replacement_are_released(stuck: Stuck) 
 
 
 def test_a_worker_that_was_asked_to_stop_is_not_replaced(stuck: Stuck) -> None:
-    source = MemorySource()
-    source.task(stuck, time_limit=0.1)
-    source.put()
+    source, runs = MemorySource(), list[Running]()
+
+    def job(context: TaskContext) -> None:
+        runs[0].worker.stop()  # before its limit, however slow this machine is
+        stuck(context)
+
+    source.task(job, time_limit=0.1)
     replaced = threading.Event()
     with running([source], replace=replaced.set) as run:
-        wait_until(stuck.began.is_set)
-        run.worker.stop()
+        runs.append(run)
+        source.put()
         summary = run.end()
     assert summary.stuck == 1
     assert not replaced.is_set()
@@ -271,10 +278,11 @@ def test_stop_after_a_hard_limit_lets_the_others_finish(stuck: Stuck) -> None:
     other = Stuck()
     source.task(stuck, time_limit=0.05)
     source.task(other, name="other")
-    source.put()
     held = source.put(task="other")
     replaced = threading.Event()
-    with running([source], concurrency=2, replace=replaced.set, replace_grace=1.0) as run:
+    with running([source], concurrency=2, replace=replaced.set, replace_grace=600.0) as run:
+        wait_until(other.began.is_set)  # no job begins once the other is stuck
+        source.put()
         wait_until(lambda: run.worker._crew and run.worker._crew._deadline)
         run.worker.stop()
         wait_until(lambda: run.worker._crew and run.worker._crew._deadline is None)

@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from vtrr_django.conf import DEFAULT_QUEUE, get_settings
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.signature import WINDOW
 from vtrr_django.engines.sql.known import MOST_KEYS
 from vtrr_django.engines.sql.models import Nonce
@@ -84,5 +85,5 @@ def _delete_old(cursor: Cursor) -> None:
         [before, TRIMMED_AT_ONCE],
     )
     nonces = [row[0] for row in rows]
-    for start in range(0, len(nonces), MOST_KEYS):
-        cursor.delete(TABLE, "nonce", nonces[start : start + MOST_KEYS])
+    for some in parts(nonces, MOST_KEYS):
+        cursor.delete(TABLE, "nonce", some)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vtrr_django.domain.job import NewJob
+from vtrr_django.domain.parts import packed
 from vtrr_django.domain.transport import time_to_text
 from vtrr_django.exceptions import ValidationError
 
@@ -73,16 +74,7 @@ def publications(jobs: Sequence[NewJob], path: str) -> Iterator[Publication]:
 
 def batches(items: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
     """Yield items in order, as many together as fit into one request, at least one."""
-    batch: list[bytes] = []
-    size = 0
-    for item in items:
-        if batch and (len(batch) >= most or size + len(item) > MOST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += len(item)
-    if batch:
-        yield batch
+    return packed(items, len, largest=MOST_BYTES, most=most)
 
 
 def dump(body: object) -> bytes:

@@ -41,20 +41,26 @@ import enum
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any, Final, Literal, NoReturn, TypeVar, Union
-from uuid import UUID
 
-from vtrr_django.domain.values import (
-    check_task_name,
-    child_path,
-    describe,
-    describe_kind,
-    with_article,
+from vtrr_django.domain.codecs import (
+    KINDS,
+    SCALARS,
+    Codec,
+    OnUnknown,
+    Path,
+    array_of,
+    decode_value,
+    dict_of,
+    encode_value,
+    kind_of,
+    path_text,
+    plain,
+    tuple_of,
 )
+from vtrr_django.domain.values import check_task_name, child_path, with_article
 from vtrr_django.exceptions import ValidationError
 
 T = TypeVar("T")
@@ -62,19 +68,6 @@ T = TypeVar("T")
 TAG: Final = "$message"
 """The key that names the class where a union has several dataclasses."""
 
-OnUnknown = Callable[[str], object]
-# A parent and a key; made into text only when there is something to say.
-_Path = str | tuple["_Path", str | int]
-
-_KINDS: dict[type, str] = {
-    type(None): "null",
-    bool: "bool",  # before int, which a bool is too
-    int: "number",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
 _NOT_A_TYPE = (
     "expected an annotation made of str, int, float, bool, None, Any, Literal, date, time, "
     "datetime, timedelta, Decimal, UUID, Enums, dataclasses, list, tuple, set, frozenset, "
@@ -83,34 +76,11 @@ _NOT_A_TYPE = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Codec:
-    """How values of one annotation travel.
-
-    Attributes:
-        expected: the annotation in words.
-        kinds: values of ``_KINDS`` that its values may arrive as.
-        accepts: whether a value is of this annotation, without looking inside.
-        encode: returns an accepted value as JSON types.
-        decode: returns what ``encode`` was given.
-        plain: whether values travel as they are.
-        cls: the dataclass, if it is one.
-    """
-
-    expected: str
-    kinds: frozenset[str]
-    accepts: Callable[[Any], bool]
-    encode: Callable[[Any, _Path], Any]
-    decode: Callable[[Any, _Path, OnUnknown], Any]
-    plain: bool = False
-    cls: type | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Shape:
     """One message class: its name, its fields that travel, the classes these mention."""
 
     name: str
-    fields: list[tuple[dataclasses.Field[Any], _Codec]]
+    fields: list[tuple[dataclasses.Field[Any], Codec]]
     nested: list[type]
 
 
@@ -198,75 +168,37 @@ def decode(cls: type[T], data: Any, *, on_unknown: OnUnknown = ignore_unknown) -
     """
     shape = _shape(cls)
     try:
-        message: T = _decode(_dataclass_codec(cls), data, shape.name, on_unknown)
+        message: T = decode_value(_dataclass_codec(cls), data, shape.name, on_unknown)
     except RecursionError:
         raise ValidationError(shape.name, "expected less nesting, got too much") from None
     return message
 
 
-# -- running codecs ---------------------------------------------------------------------
+# -- fields -----------------------------------------------------------------------------
 
 
-def _text(path: _Path) -> str:
-    return path if isinstance(path, str) else child_path(_text(path[0]), path[1])
-
-
-def _encode(codec: _Codec, value: Any, path: _Path) -> Any:
-    if not codec.accepts(value):
-        raise ValidationError(_text(path), f"expected {codec.expected}, got {describe(value)}")
-    return codec.encode(value, path)
-
-
-def _decode(codec: _Codec, value: Any, path: _Path, unknown: OnUnknown) -> Any:
-    if _kind(value) not in codec.kinds or (codec.plain and not codec.accepts(value)):
-        raise _undecodable(codec, value, path)
-    try:
-        return codec.decode(value, path, unknown)
-    except ValidationError:
-        raise
-    except (ValueError, TypeError, ArithmeticError) as exc:  # Decimal's are arithmetic
-        if codec.cls is not None:  # the class itself refuses it, in its author's words
-            problem = f"expected {codec.expected}, got one that it refuses: {exc}"
-            raise ValidationError(_text(path), problem) from exc
-        # Without what Python says: it quotes the value, and so would its traceback.
-        raise _undecodable(codec, value, path) from None
-
-
-def _undecodable(codec: _Codec, value: Any, path: _Path) -> ValidationError:
-    """Return the refusal of an argument of a job, of which it tells only the kind."""
-    problem = f"expected {codec.expected}, got {describe_kind(value)}"
-    if _kind(value) in codec.kinds:
-        problem += " that is not one"
-    return ValidationError(_text(path), problem)
-
-
-def _kind(value: object) -> str:
-    exact = _KINDS.get(type(value))
-    return exact or next((kind for of, kind in _KINDS.items() if isinstance(value, of)), "")
-
-
-def _encode_fields(shape: _Shape, message: object, path: _Path) -> dict[str, Any]:
+def _encode_fields(shape: _Shape, message: object, path: Path) -> dict[str, Any]:
     # A field with init=False need not have been set at all.
     present = (pair for pair in shape.fields if pair[0].init or hasattr(message, pair[0].name))
     return {
-        field.name: _encode(codec, getattr(message, field.name), (path, field.name))
+        field.name: encode_value(codec, getattr(message, field.name), (path, field.name))
         for field, codec in present
     }
 
 
-def _decode_fields(cls: type, data: dict[str, Any], path: _Path, unknown: OnUnknown) -> Any:
+def _decode_fields(cls: type, data: dict[str, Any], path: Path, unknown: OnUnknown) -> Any:
     shape = _shape(cls)
     given: dict[str, Any] = {}
     later: dict[str, Any] = {}
     for field, codec in shape.fields:
         if field.name in data:
-            value = _decode(codec, data[field.name], (path, field.name), unknown)
+            value = decode_value(codec, data[field.name], (path, field.name), unknown)
             (given if field.init else later)[field.name] = value
         elif field.init and field.default is field.default_factory is dataclasses.MISSING:
             problem = f"expected {codec.expected}, got nothing; {shape.name} has no default for it"
-            raise ValidationError(_text((path, field.name)), problem)
+            raise ValidationError(path_text((path, field.name)), problem)
     for key in data.keys() - given.keys() - later.keys():
-        unknown(_text((path, key)))
+        unknown(path_text((path, key)))
     message = cls(**given)
     for name, value in later.items():
         object.__setattr__(message, name, value)  # the class may be frozen
@@ -319,9 +251,9 @@ def _check_signature(cls: Any) -> None:
             )
 
 
-def _codec(hint: Any, place: _Place) -> _Codec:
+def _codec(hint: Any, place: _Place) -> Codec:
     hint = _unwrap(hint)
-    known = _SCALARS.get(hint)
+    known = SCALARS.get(hint)
     if known is not None:
         return known
     build = _BUILDERS.get(typing.get_origin(hint) or hint)
@@ -353,74 +285,13 @@ def _show(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
-def _plain(expected: str, kinds: Iterable[str], accepts: Callable[[Any], bool]) -> _Codec:
-    return _Codec(
-        expected, frozenset(kinds), accepts, lambda v, _: v, lambda v, _p, _u: v, plain=True
-    )
-
-
-def _converted(
-    expected: str,
-    kind: str,
-    accepts: Callable[[Any], bool],
-    to_json: Callable[[Any], Any],
-    from_json: Callable[[Any], Any],
-) -> _Codec:
-    return _Codec(
-        expected,
-        frozenset({kind}),
-        accepts,
-        lambda v, _: to_json(v),
-        lambda v, _p, _u: from_json(v),
-    )
-
-
-def _instance(cls: type, *, but: tuple[type, ...] = ()) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, cls) and not isinstance(value, but)
-
-
-def _seconds(value: timedelta) -> int | float:
-    if not value.microseconds:
-        return value.days * 86_400 + value.seconds
-    return value.total_seconds()
-
-
-_SCALARS: dict[Any, _Codec] = {
-    Any: _plain("anything", _KINDS.values(), lambda _: True),
-    type(None): _plain("None", ["null"], _instance(type(None))),
-    bool: _plain("True or False", ["bool"], _instance(bool)),
-    # As in the type system, a bool is an int, and an int will do for a float.
-    int: _plain("an integer", ["number", "bool"], _instance(int)),
-    float: _plain("a number", ["number", "bool"], lambda v: isinstance(v, (int, float))),
-    str: _plain("a string", ["string"], _instance(str)),
-    date: _converted(
-        "a date", "string", _instance(date, but=(datetime,)), date.isoformat, date.fromisoformat
-    ),
-    time: _converted("a time", "string", _instance(time), time.isoformat, time.fromisoformat),
-    datetime: _converted(
-        "a datetime", "string", _instance(datetime), datetime.isoformat, datetime.fromisoformat
-    ),
-    timedelta: _converted(
-        "a timedelta in seconds (with microseconds: up to 98,000 days)",
-        "number",
-        # Past that, a float of seconds loses microseconds.
-        lambda v: isinstance(v, timedelta) and (not v.microseconds or abs(v.days) <= 98_000),
-        _seconds,
-        lambda v: timedelta(seconds=v),
-    ),
-    Decimal: _converted("a Decimal", "string", _instance(Decimal), str, Decimal),
-    UUID: _converted("a UUID", "string", _instance(UUID), str, UUID),
-}
-_SCALARS[None] = _SCALARS[type(None)]
-
-
-def _enum_codec(cls: type[enum.Enum], place: _Place) -> _Codec:
-    kinds = {_kind(member.value) for member in cls}
+def _enum_codec(cls: type[enum.Enum], place: _Place) -> Codec:
+    kinds = {kind_of(member.value) for member in cls}
     if not kinds <= {"null", "bool", "number", "string"}:
         raise place.refusal(
             f"expected {cls.__name__} to have values JSON can carry (str, int, ...)"
         )
-    return _Codec(
+    return Codec(
         with_article(cls.__name__),
         frozenset(kinds),
         lambda v: isinstance(v, cls),
@@ -429,23 +300,23 @@ def _enum_codec(cls: type[enum.Enum], place: _Place) -> _Codec:
     )
 
 
-def _literal_codec(hint: Any, place: _Place) -> _Codec:
+def _literal_codec(hint: Any, place: _Place) -> Codec:
     values = typing.get_args(hint)
     for value in values:
         if isinstance(value, (enum.Enum, bytes)):
             raise place.refusal(f"{_NOT_A_TYPE}, got {_show(hint)}; annotate with the Enum, or str")
-    return _plain(
+    return plain(
         f"one of {', '.join(map(repr, values))}",
-        {_kind(value) for value in values},
+        {kind_of(value) for value in values},
         # Equal is not enough: True == 1.
-        lambda v: any(v == value and _kind(v) == _kind(value) for value in values),
+        lambda v: any(v == value and kind_of(v) == kind_of(value) for value in values),
     )
 
 
-def _dataclass_codec(cls: type) -> _Codec:
+def _dataclass_codec(cls: type) -> Codec:
     # The shape is looked up late, for a class may hold itself. No subclass is accepted:
     # its own fields would be lost.
-    return _Codec(
+    return Codec(
         with_article(cls.__name__),
         frozenset({"object"}),
         lambda v: type(v) is cls,
@@ -455,73 +326,32 @@ def _dataclass_codec(cls: type) -> _Codec:
     )
 
 
-def _array_codec(hint: Any, place: _Place) -> _Codec:
+def _array_codec(hint: Any, place: _Place) -> Codec:
     args = typing.get_args(hint)
-    return _array_of(typing.get_origin(hint) or hint, _codec(args[0] if args else Any, place))
+    return array_of(typing.get_origin(hint) or hint, _codec(args[0] if args else Any, place))
 
 
-def _array_of(of: Any, item: _Codec) -> _Codec:
-    def encode(values: Iterable[Any], path: _Path) -> list[Any]:
-        encoded = [_encode(item, value, (path, i)) for i, value in enumerate(values)]
-        # The order of a set differs from process to process; the text should not.
-        return encoded if issubclass(of, (list, tuple)) else sorted(encoded, key=repr)
-
-    return _Codec(
-        with_article(of.__name__),
-        frozenset({"array"}),
-        _instance(of),
-        encode,
-        lambda v, path, unknown: of(
-            _decode(item, value, (path, i), unknown) for i, value in enumerate(v)
-        ),
-    )
-
-
-def _tuple_codec(hint: Any, place: _Place) -> _Codec:
+def _tuple_codec(hint: Any, place: _Place) -> Codec:
     args = typing.get_args(hint)
     if not args or args[1:] == (...,):
-        return _array_of(tuple, _codec(args[0] if args else Any, place))
-    items = [_codec(arg, place) for arg in args]
-
-    def decode(values: list[Any], path: _Path, unknown: OnUnknown) -> tuple[Any, ...]:
-        pairs = enumerate(zip(items, values, strict=True))
-        return tuple(_decode(item, value, (path, i), unknown) for i, (item, value) in pairs)
-
-    return _Codec(
-        f"a tuple of {len(items)}",
-        frozenset({"array"}),
-        lambda v: isinstance(v, tuple) and len(v) == len(items),
-        lambda v, path: [
-            _encode(item, value, (path, i))
-            for i, (item, value) in enumerate(zip(items, v, strict=True))
-        ],
-        decode,
-    )
+        return array_of(tuple, _codec(args[0] if args else Any, place))
+    return tuple_of([_codec(arg, place) for arg in args])
 
 
-def _dict_codec(hint: Any, place: _Place) -> _Codec:
+def _dict_codec(hint: Any, place: _Place) -> Codec:
     key, item_hint = typing.get_args(hint) or (str, Any)
     if key not in (str, Any):
         raise place.refusal(f"expected dict[str, ...], got {_show(hint)}: JSON has no other keys")
-    item = _codec(item_hint, place)
-    return _Codec(
-        "a dict with string keys",
-        frozenset({"object"}),
-        lambda v: isinstance(v, dict) and all(_instance(str, but=(enum.Enum,))(key) for key in v),
-        lambda v, path: {key: _encode(item, value, (path, key)) for key, value in v.items()},
-        lambda v, path, unknown: {
-            key: _decode(item, value, (path, key), unknown) for key, value in v.items()
-        },
-    )
+    return dict_of(_codec(item_hint, place))
 
 
-def _union_codec(hint: Any, place: _Place) -> _Codec:
+def _union_codec(hint: Any, place: _Place) -> Codec:
     members = [_codec(arg, place) for arg in _members(hint)]
     classes = [member for member in members if member.cls is not None]
     if len(classes) > 1:
         members = [member for member in members if member.cls is None]
         members.append(_tagged_codec(classes, place))
-    by_kind = {kind: [m for m in members if kind in m.kinds] for kind in _KINDS.values()}
+    by_kind = {kind: [m for m in members if kind in m.kinds] for kind in KINDS.values()}
     for kind, same in by_kind.items():
         if len(same) > 1 and not all(member.plain for member in same):
             both = " and ".join(member.expected for member in same)
@@ -529,12 +359,12 @@ def _union_codec(hint: Any, place: _Place) -> _Codec:
                 f"expected a union whose members differ in JSON; {both} are both of kind {kind}"
             )
 
-    def decode(value: Any, path: _Path, unknown: OnUnknown) -> Any:
-        same = by_kind[_kind(value)]
+    def decode(value: Any, path: Path, unknown: OnUnknown) -> Any:
+        same = by_kind[kind_of(value)]
         member = next((m for m in same if m.accepts(value)), same[0])
-        return _decode(member, value, path, unknown)
+        return decode_value(member, value, path, unknown)
 
-    return _Codec(
+    return Codec(
         " or ".join(member.expected for member in members),
         frozenset().union(*(member.kinds for member in members)),
         lambda v: any(member.accepts(v) for member in members),
@@ -553,7 +383,7 @@ def _members(hint: Any) -> Iterator[Any]:
         yield hint
 
 
-def _tagged_codec(classes: list[_Codec], place: _Place) -> _Codec:
+def _tagged_codec(classes: list[Codec], place: _Place) -> Codec:
     by_class: dict[Any, str] = {c.cls: message_name(c.cls) for c in classes if c.cls}
     by_name = {by_class[codec.cls]: codec for codec in classes}
     if len(by_name) < len(by_class):
@@ -561,15 +391,15 @@ def _tagged_codec(classes: list[_Codec], place: _Place) -> _Codec:
             f"expected classes of different names, got {', '.join(by_class.values())}"
         )
 
-    def decode(value: dict[str, Any], path: _Path, unknown: OnUnknown) -> Any:
+    def decode(value: dict[str, Any], path: Path, unknown: OnUnknown) -> Any:
         name = value.get(TAG, next(iter(by_name)))
         if not isinstance(name, str) or name not in by_name:
             problem = f"expected one of {', '.join(by_name)}, got another name"
-            raise ValidationError(_text((path, TAG)), problem)
+            raise ValidationError(path_text((path, TAG)), problem)
         rest = {key: item for key, item in value.items() if key != TAG}
         return by_name[name].decode(rest, path, unknown)
 
-    return _Codec(
+    return Codec(
         " or ".join(codec.expected for codec in classes),
         frozenset({"object"}),
         lambda v: type(v) in by_class,
@@ -578,7 +408,7 @@ def _tagged_codec(classes: list[_Codec], place: _Place) -> _Codec:
     )
 
 
-_BUILDERS: dict[Any, Callable[[Any, _Place], _Codec]] = {
+_BUILDERS: dict[Any, Callable[[Any, _Place], Codec]] = {
     Union: _union_codec,
     types.UnionType: _union_codec,
     Literal: _literal_codec,

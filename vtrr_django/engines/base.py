@@ -209,9 +209,14 @@ class Engine(ABC):
     ) -> list[str]:
         """Bring dead letters back to life with a fresh attempt budget; return their ids.
 
+        A ``msg_id`` stays unique among live jobs: a letter comes back without the one that a
+        live job has, or an older letter of the same call. A letter whose own job is live is
+        not brought back and is a letter no more.
+
         Args:
-            ids: None: up to ``limit`` of the queue's dead letters, the oldest first.
-            limit: how many, without ``ids``.
+            ids: None: the queue's dead letters, the oldest first, until ``limit`` are back or
+                all have been looked at.
+            limit: how many are brought back, without ``ids``.
             shares: what partitions are declared to be due, as in :meth:`enqueue`.
         """
 

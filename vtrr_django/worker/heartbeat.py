@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from vtrr_django.domain.job import Renewal
+from vtrr_django.domain.parts import parts
 from vtrr_django.worker.lanes import Lane, Lease, count_released
 from vtrr_django.worker.logs import Outage, call_hook, job_extra, logger
 from vtrr_django.worker.rota import Rota
@@ -47,8 +48,8 @@ class Beat:
             if not lease.overdue and now - lease.renewed_at >= self._period / 2
         ]
         try:
-            for start in range(0, len(old), RENEWALS_PER_CALL):
-                self._renew(old[start : start + RENEWALS_PER_CALL], now)
+            for leases in parts(old, RENEWALS_PER_CALL):
+                self._renew(leases, now)
         except BaseException as exc:  # noqa: BLE001 - logged once; the thread must live
             pause = self._outage.failed(exc)
             self.due = time.monotonic() + min(pause, self._period / 3)
@@ -56,7 +57,7 @@ class Beat:
             if old:
                 self._outage.recovered()
 
-    def _renew(self, leases: list[Lease], now: float) -> None:
+    def _renew(self, leases: Sequence[Lease], now: float) -> None:
         self._hooks.before_store()
         renewals = [
             Renewal(job_id=lease.job.id, token=lease.job.token, runtime=_runtime(lease, now))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable
 
@@ -38,7 +39,7 @@ def call_hook(hook: Callable[[], None], worker_id: str, job: LeasedJob | None = 
 class Outage:
     """One activity that may stop working: says so once, and once when it works again.
 
-    Not thread-safe; its owner is one thread or holds a lock.
+    Several threads may fail at the same thing at once.
 
     Args:
         what: what does not work, e.g. ``"leasing from queue uploads"``.
@@ -51,13 +52,30 @@ class Outage:
         self._extra = extra
         self._level = level
         self._since = 0.0
+        self._lock = threading.Lock()
+        self._pauses = 0
+        self._paused_until = 0.0
         self.failures = 0
 
     def failed(self, exc: BaseException) -> float:
-        """Note a failure; return the seconds to wait: exponential, with jitter, at most 30."""
-        self.failures += 1
-        if self.failures == 1:
-            self._since = time.monotonic()
+        """Note a failure; return the seconds to wait: exponential, with jitter, at most 30.
+
+        Failures before the last pause is over, those of other threads, make the next no longer.
+        """
+        with self._lock:
+            now = time.monotonic()
+            self.failures += 1
+            is_news = self.failures == 1
+            if is_news:
+                self._since = now
+            is_next = now >= self._paused_until
+            if is_next:
+                self._pauses += 1
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._pauses - 1, 16))
+            pause *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads workers, hides nothing
+            if is_next:
+                self._paused_until = now + pause
+        if is_news:
             # What an unreachable store raises is expected; anything else is a bug to find.
             trace = None if isinstance(exc, StoreUnavailable) else exc
             logger.log(
@@ -70,17 +88,20 @@ class Outage:
                 exc_info=trace,
                 extra=self._extra,
             )
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self.failures - 1, 16))
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads workers, hides nothing
+        return pause
 
     def recovered(self) -> None:
         """Note a success."""
-        if self.failures:
+        if not self.failures:
+            return
+        with self._lock:
+            failures, self.failures = self.failures, 0
+            self._pauses, self._paused_until = 0, 0.0
+        if failures:
             logger.info(
                 "%s works again after %.1f s and %d failures",
                 self._what,
                 time.monotonic() - self._since,
-                self.failures,
+                failures,
                 extra=self._extra,
             )
-            self.failures = 0

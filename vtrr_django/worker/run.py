@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextvars import copy_context
 
 from vtrr_django.domain.job import UNKNOWN_TASK, LeasedJob, Outcome, OutcomeKind
 from vtrr_django.domain.values import check_delay
@@ -46,15 +47,22 @@ class Runner:
         self._said_lock = threading.Lock()
 
     def run(self, lease: Lease) -> Outcome | None:
-        """Run the job of ``lease``; None: it counts as dead, let the lease run out."""
-        job, source = lease.job, lease.lane.source
-        runnable = self.resolve(source, job)
+        """Run the job of ``lease``; None: it counts as dead, let the lease run out.
+
+        Context variables that are set meanwhile, and with them Django's active language and time
+        zone, are this job's alone: the next one in the thread is another tenant's.
+        """
+        runnable = self.resolve(lease.lane.source, lease.job)
         if runnable is None:
             return outcome_of(
                 OutcomeKind.SNOOZE, lease, delay=UNKNOWN_TASK_DELAY, reason=UNKNOWN_TASK
             )
-        call_hook(self._hooks.before_job, self._worker_id, job)
         context = self.make_context(runnable, lease)
+        return copy_context().run(self._run, lease, runnable, context)
+
+    def _run(self, lease: Lease, runnable: Runnable, context: TaskContext) -> Outcome | None:
+        job, source = lease.job, lease.lane.source
+        call_hook(self._hooks.before_job, self._worker_id, job)
         lease.started = started = time.monotonic()
         try:
             try:

@@ -97,49 +97,36 @@ class Upkeep(threading.Thread):
         self.calling_since = math.inf
         """``time.monotonic()`` when the chore at hand began; infinite: it rests."""
         now = time.monotonic()
+
+        def chore(
+            what: str, lane: Lane, do: Callable[[], object], interval: float, first: float
+        ) -> Chore:
+            what = f"{what} of queue {lane.name}"
+            return Chore(what, lane, do, hooks, interval=interval, due=now + first)
+
         self._reclaims = [
-            Chore(
-                f"reclaiming leases of queue {lane.name}",
-                lane,
-                self._reclaim_of(lane),
-                hooks,
-                interval=lane.config.reclaim_interval,
-                due=now,
-            )
-            for lane in lanes
+            chore("reclaiming leases", one, self._reclaim_of(one), one.config.reclaim_interval, 0.0)
+            for one in lanes
         ]
         self._archives = [
-            Chore(
-                f"writing the history of queue {lane.name}",
-                lane,
-                lane.source.archive,
-                hooks,
-                interval=ARCHIVE_INTERVAL,
-                due=now + ARCHIVE_INTERVAL,
+            chore(
+                "writing the history", one, one.source.archive, ARCHIVE_INTERVAL, ARCHIVE_INTERVAL
             )
-            for lane in lanes
+            for one in lanes
         ]
         self._prunes = [
-            Chore(
-                f"pruning the history of queue {lane.name}",
-                lane,
-                lane.source.prune,
-                hooks,
-                interval=PRUNE_INTERVAL,
-                due=now + FIRST_PRUNE,
-            )
-            for lane in lanes
+            chore("pruning the history", one, one.source.prune, PRUNE_INTERVAL, FIRST_PRUNE)
+            for one in lanes
         ]
         self._measures = [
-            Chore(
-                f"writing down figures of queue {lane.name}",
-                lane,
-                partial(lane.source.measure, worker_id),
-                hooks,
-                interval=MEASURE_INTERVAL,
-                due=now + FIRST_MEASURE,
+            chore(
+                "writing down figures",
+                one,
+                partial(one.source.measure, worker_id),
+                MEASURE_INTERVAL,
+                FIRST_MEASURE,
             )
-            for lane in lanes
+            for one in lanes
         ]
 
     def end(self) -> None:

@@ -87,6 +87,6 @@ def test_upkeep(site: Site, worker: Worker) -> None:
         return [one.ready for one in queue.partitions("orphan")] == [1]
 
     until(back, "the lease to be reclaimed")
-    assert queue.figures.totals().beat_at is not None
+    until(lambda: queue.figures.totals().beat_at, "it to be written down")
     assert not queue.ack(leased)
     run_jobs(queue)

@@ -7,19 +7,25 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from celery import Task
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
-from celery.signals import before_task_publish
+from celery.signals import after_task_publish, before_task_publish
+from django.db import IntegrityError, transaction
+from django.utils import timezone, translation
 
 from tests.celery.project.plan import current
 from tests.races.journal import Journal
 from vtrr_django import Discard, Snooze, get_queue
 from vtrr_django import exceptions as ours
+from vtrr_django.models import Partition
 
+tenant = ContextVar("tenant", default="nobody")
 plan = current()
 journal = Journal(Path(plan.journal))
 say = journal.say
@@ -86,6 +92,14 @@ def _stubborn(self: Any, label: str) -> None:
         _sleep(self, label, 60)
 
 
+def _stubborn_retry(self: Any, label: str) -> None:
+    """Ask for a retry after the hard limit."""
+    with suppress(SoftTimeLimitExceeded):
+        _sleep(self, label, 30)
+    _sleep(self, label, 2.5)
+    self.retry(countdown=0)
+
+
 def _raise(self: Any, label: str, what: str) -> None:
     exceptions = {
         "Wanted": lambda: Wanted(label),
@@ -117,9 +131,92 @@ def _retry_and_raise(self: Any, label: str) -> None:
     raise Wanted(label)
 
 
+def _retry_and_exit(self: Any, label: str) -> None:
+    self.retry(countdown=0, throw=False)
+    raise SystemExit(3)
+
+
 def _retry_delivered_twice(self: Any, label: str) -> None:
     """Ask for a retry, and have its message delivered twice."""
-    self.retry(countdown=0, throw=False).sig.apply_async()
+    sender = threading.get_ident()
+
+    def repeat(headers: Any, body: Any, **more: Any) -> None:
+        if threading.get_ident() == sender:
+            after_task_publish.disconnect(repeat)
+            args, kwargs, _ = body
+            self.app.send_task(
+                self.name,
+                args,
+                kwargs,
+                queue=self.vtrr_queue.config.celery_queue,
+                task_id=headers["id"],
+                retries=headers["retries"],
+            )
+
+    after_task_publish.connect(repeat, weak=False)
+    self.retry(countdown=0)
+
+
+def _retry_from_a_broken_transaction(self: Any, label: str) -> None:
+    """Do what everybody does about a row that is there already."""
+    alias = self.vtrr_queue.config.database
+    taken = {"queue": self.vtrr_queue.name, "partition_key": f"taken by {label}"}
+    Partition.objects.using(alias).get_or_create(**taken)
+    with transaction.atomic(using=alias):
+        try:
+            Partition.objects.using(alias).create(**taken)
+        except IntegrityError as error:
+            raise self.retry(exc=error, countdown=0) from error
+
+
+def _retry_in_a_transaction(self: Any, label: str, countdown: float) -> None:
+    with transaction.atomic(using=self.vtrr_queue.config.database):
+        raise self.retry(countdown=countdown)
+
+
+def _retry_and_leave_a_transaction(self: Any, label: str, countdown: float) -> None:
+    transaction.atomic(using=self.vtrr_queue.config.database).__enter__()
+    raise self.retry(countdown=countdown)
+
+
+def _retry_and_clean_up(self: Any, label: str, flag: str) -> None:
+    try:
+        raise self.retry(countdown=0)
+    finally:
+        say("cleaning", label)
+        _wait_for(self, label, flag)
+        say("cleaned", label)
+
+
+def _retry_and_catch_it(self: Any, label: str) -> None:
+    with suppress(Exception):
+        self.retry(countdown=0.1)
+
+
+def _retry_without_a_broker(self: Any, label: str, then: str) -> None:
+    """Ask for a retry whose message cannot be sent, once, and do something else."""
+    app, sender = self.app, threading.get_ident()
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        if threading.get_ident() != sender:
+            return type(app).send_task(app, *args, **options)
+        del app.send_task
+        raise OSError("the broker is away")
+
+    app.send_task = refuse
+    self.retry(countdown=0.1, throw=then == "throw")
+    if then == "raise":
+        raise Wanted(label)
+
+
+def _retry_and_spoil(self: Any, label: str, rows: list[Any], options: dict[str, Any]) -> None:
+    """Change what it was given, in place, and ask for a retry twice."""
+    say("given", label, rows, options)
+    rows.append("header")
+    options["nested"].pop()
+    self.request.args.append("more")
+    if self.request.retries < 2:
+        self.retry(countdown=0.1)
 
 
 def _wait_and_retry(self: Any, label: str, flag: str) -> None:
@@ -137,14 +234,12 @@ def _send_retry_slowly(self: Any, label: str, flag: str) -> None:
 
     def hold(**kwargs: Any) -> None:
         if threading.get_ident() == sender:
+            before_task_publish.disconnect(hold)
             say("sending", label)
             _wait_for(self, label, flag)
 
     before_task_publish.connect(hold, weak=False)
-    try:
-        raise self.retry(exc=Wanted(label), countdown=0, max_retries=1)
-    finally:
-        before_task_publish.disconnect(hold)
+    raise self.retry(exc=Wanted(label), countdown=0, max_retries=1)
 
 
 def _limit_at_the_end(self: Any, label: str) -> None:
@@ -184,20 +279,50 @@ def _snooze_once(self: Any, label: str, flag: str) -> None:
         raise Snooze(0.1)
 
 
+def _set_context(label: str) -> None:
+    translation.activate("de")
+    timezone.activate("Asia/Tokyo")
+    tenant.set(label)
+
+
+def _context() -> tuple[str, str, str]:
+    return translation.get_language(), timezone.get_current_timezone_name(), tenant.get()
+
+
+def _leave_on_the_request(self: Any, label: str) -> None:
+    """Say what the job before has left there, and leave something."""
+    request = self.request
+    say("found", label, getattr(request, "customer", None), len(request.children or ()))
+    request.customer = label
+    request.children.append(label)
+
+
 _STEPS = {
     "end": lambda self, label: None,
     "sleep": _sleep,
     "wait": _wait_for,
     "patient": _patient,
     "stubborn": _stubborn,
+    "stubborn retry": _stubborn_retry,
     "raise": _raise,
     "retry": _retry,
     "retry twice": _retry_twice,
     "retry and raise": _retry_and_raise,
+    "retry and exit": _retry_and_exit,
     "wait and retry": _wait_and_retry,
     "retry or raise": _retry_or_raise,
     "send retry slowly": _send_retry_slowly,
     "retry delivered twice": _retry_delivered_twice,
+    "retry from a broken transaction": _retry_from_a_broken_transaction,
+    "retry in a transaction": _retry_in_a_transaction,
+    "retry and leave a transaction": _retry_and_leave_a_transaction,
+    "retry and clean up slowly": _retry_and_clean_up,
+    "retry and catch it": _retry_and_catch_it,
+    "retry without a broker": _retry_without_a_broker,
+    "retry and spoil": _retry_and_spoil,
+    "set context": lambda self, label: _set_context(label),
+    "context": lambda self, label: say("context", label, *_context()),
+    "leave on the request": _leave_on_the_request,
     "snooze once": _snooze_once,
     "hang upkeep": _hang_upkeep,
     "limit at the end": _limit_at_the_end,

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,13 @@ from tests.commands.importing.conftest import MakeQueue
 from tests.commands.importing.files import File, envelope
 from tests.contract.stores import Store
 from tests.races.processes import Crew
-from tests.races.threads import together
+from tests.races.threads import Background, Halt, together
 from tests.races.waiting import PATIENCE, until
 from vtrr_django import Queue
-from vtrr_django.contrib.liteworks.takeover import TakeOver
+from vtrr_django.contrib.liteworks.report import Fate
+from vtrr_django.contrib.liteworks.source import open_file
+from vtrr_django.contrib.liteworks.takeover import Choices, TakeOver
+from vtrr_django.engines.sql.store import Conflict
 from vtrr_django.models import ImportedJob
 
 NOUNS = {"jobs": "waiting job", "failed_jobs": "dead letter", "completed_jobs": "completed job"}
@@ -166,7 +169,14 @@ def test_what_was_taken_over_before_files_were_told_apart_is_known_by_its_id(
 
 
 @pytest.mark.parametrize(
-    ("step", "batch"), [("_enqueue", 2), ("_write_down", 2), ("_write_down", 5), ("_take_ended", 1)]
+    ("step", "batch"),
+    [
+        ("_enqueue", 2),
+        ("_write_down", 2),
+        ("_write_down", 5),
+        ("_write_down_again", 2),
+        ("_take_ended", 1),
+    ],
 )
 @shared
 def test_a_process_killed_half_way(
@@ -215,15 +225,21 @@ def test_several_at_once(
     assert imported(queue) == {*ids, *letters}
 
 
+@pytest.mark.parametrize("again", [False, True])
 @shared
 def test_of_two_at_once_each_counts_what_it_has_taken_over(
-    store: Store, queue: Queue, file: File, monkeypatch: pytest.MonkeyPatch
+    store: Store, queue: Queue, file: File, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     ids = file.jobs(*[{}] * 150)
     letters = file.add("failed_jobs", *[{}] * 50)
+    if again:
+        apply(file)
+        assert (queue.purge(), queue.discard(letters)) == (150, letters)
     for name in ("_fates_of_jobs", "_fates_of_ended"):
-        meeting(name, queue, monkeypatch)
-    told = together(*[lambda: apply(file)] * 2)
+        # Again, the second does not come to the place before the first has gone on.
+        meeting(name, queue, monkeypatch, seconds=1.0 if again else PATIENCE)
+    arguments = ["--again"] if again else []
+    told = together(*[lambda: apply(file, *arguments)] * 2)
     assert [job.id for job in drain(queue)] == ids
     assert [row["id"] for row in store.history(queue.name)["failed"]] == letters
     assert imported(queue) == {*ids, *letters}
@@ -236,8 +252,84 @@ def test_of_two_at_once_each_counts_what_it_has_taken_over(
     assert sums == {"waiting job": 150, "dead letter": 50}
 
 
-def meeting(name: str, queue: Queue, patch: pytest.MonkeyPatch) -> None:
-    """Have two threads that take over go on when both have read, before one of them writes."""
+def test_what_another_run_took_over_since_this_one_began_is_not_taken_over_again(
+    store: Store, make_queue: MakeQueue, file: File
+) -> None:
+    queue = make_queue(COMPLETED_RETENTION=0)
+    ids = file.jobs({}, {}, {})
+    letters = file.add("failed_jobs", {}, {})
+    apply(file)
+    assert (queue.purge(), queue.discard(letters)) == (3, letters)
+    with open_file(str(file.path)) as source:
+        slow = TakeOver(queue, source, Choices(again=True))
+        assert "3 waiting jobs, 2 dead letters" in apply(file, "--again")
+        assert [job.id for job in drain(queue)] == ids
+        assert queue.discard(letters) == letters
+        assert store.history(queue.name) == {"completed": [], "failed": []}
+        assert (slow.look().total(Fate.NEW), slow.apply().total(Fate.NEW)) == (0, 0)
+        assert (store.live(queue.name), store.history(queue.name)["failed"]) == ({}, [])
+    # Of all that, nothing is here any more: who begins now may have it again.
+    assert "3 waiting jobs, 2 dead letters" in apply(file, "--again")
+
+
+@pytest.mark.parametrize("store", ["fakeredis", "redis"], indirect=True)
+@pytest.mark.service("redis")
+@pytest.mark.service("postgres")
+@pytest.mark.django_db(
+    transaction=True, databases=["default", "postgres"], available_apps=["vtrr_django"]
+)
+def test_what_another_run_stored_in_redis_and_has_run_since_this_one_looked_runs_once(
+    make_queue: MakeQueue, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, halt = make_queue(DATABASE="postgres", COMPLETED_RETENTION=0), Halt()
+    ids = file.jobs({}, {}, {})
+    monkeypatch.setattr(TakeOver, "_fates_of_jobs", halt.behind(TakeOver._fates_of_jobs))
+
+    def take_over() -> int:
+        with open_file(str(file.path)) as source:
+            return TakeOver(queue, source, Choices()).apply().total(Fate.NEW)
+
+    slow = Background(take_over)
+    halt.reached()
+    assert "3 waiting jobs" in apply(file)
+    assert [job.id for job in drain(queue)] == ids
+    queue.archive()
+    halt.go_on()
+    assert slow.result() == 0
+    assert drain(queue) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_transaction_that_the_database_undoes_and_repeats_takes_over_once(
+    store: Store, queue: Queue, file: File, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    ids, ran = file.jobs({}, {}, {}), []
+    if again:
+        apply(file)
+        queue.purge()
+    end, calls = TakeOver._write_down_again, []
+
+    def undone_once(*args: Any) -> None:
+        calls.append(args)
+        end(*args)
+        if len(calls) == 1:
+            if not store.joins:  # what is in Redis is there, and may run
+                ran.extend(job.id for job in queue.lease(2) if queue.ack(job))
+            raise Conflict("others were quicker")
+
+    monkeypatch.setattr(TakeOver, "_write_down_again", undone_once)
+    assert "3 waiting jobs" in apply(file, *(["--again"] if again else []))
+    assert ran + [job.id for job in drain(queue)] == ids
+    assert imported(queue) == {*ids}
+
+
+def meeting(
+    name: str, queue: Queue, patch: pytest.MonkeyPatch, *, seconds: float = PATIENCE
+) -> None:
+    """Have two threads that take over go on when both have read, before one of them writes.
+
+    Or when the other has not come for so many seconds.
+    """
     read, apply_all = getattr(TakeOver, name), TakeOver.apply
     barrier, comes = threading.Barrier(2), set[int]()
 
@@ -252,7 +344,8 @@ def meeting(name: str, queue: Queue, patch: pytest.MonkeyPatch) -> None:
             return found  # who writes there reads alone
         if me in comes:
             comes.remove(me)
-            barrier.wait(PATIENCE)
+            with nullcontext() if seconds == PATIENCE else suppress(threading.BrokenBarrierError):
+                barrier.wait(seconds)
         return found
 
     patch.setattr(TakeOver, name, wrapped)

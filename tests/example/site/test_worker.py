@@ -69,7 +69,7 @@ def test_a_job_that_raises_is_tried_again(
     monkeypatch.setattr(processing, "examine", examine_at_the_third_try)
     as_ann.post("/", {"files": [SimpleUploadedFile("a.txt", b"one two\n")]})
 
-    with time_limit(30):  # a retry is due in no time, which may be after the worker has left
+    with time_limit(120):  # a retry is due in no time, which may be after the worker has left
         while Upload.objects.get().state == "waiting":
             work()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 import celery
 from celery import _state as celery_state
@@ -34,6 +36,18 @@ COUNT_EVERY: Final = 1.0
 """Seconds between two counts by a process whose triggers replace themselves."""
 
 
+_dispatchers: WeakSet[CeleryDispatcher] = WeakSet()
+
+
+def _begin_anew() -> None:
+    """Renew what a thread may have held that was not forked."""
+    for dispatcher in list(_dispatchers):
+        dispatcher._begin()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 class CeleryDispatcher:
     """Sends the triggers of one queue.
 
@@ -55,10 +69,17 @@ class CeleryDispatcher:
         self._app = app
         self._periodic = periodic
         self._runnable: Runnable | None = None
-        self._lock = threading.Lock()
+        """What triggers are sent for: its Celery task is there."""
+        self._wanted: Runnable | None = None
+        """What is declared on each app."""
         self._next_count = 0.0
         self._woken: dict[int, None] = {}
         self._complaints = Silence(10.0)
+        self._begin()
+        _dispatchers.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
 
     # -- declaring -----------------------------------------------------------------
 
@@ -74,24 +95,25 @@ class CeleryDispatcher:
             ValueError: the queue has another task already.
         """
         with self._lock:
-            first, known = self._runnable, self._runnable is not None
+            first = self._wanted
             if first is not None and first.name != runnable.name:
                 raise ValueError(
                     f"expected one task on queue {self._queue.name!r}, which is run by Celery, "
                     f"got {runnable.name!r} besides {first.name!r}"
                 )
-            self._runnable = runnable
+            self._wanted = runnable
         if self._app is not None:
             self._declare_on(self._app)
-            return
-        if not known:
-            celery_state.connect_on_app_finalize(self._declare_on)
-        for app in celery_state._get_active_apps():
-            if app.finalized:
-                self._declare_on(app)
+        else:
+            if first is None:
+                celery_state.connect_on_app_finalize(self._declare_on)
+            for app in celery_state._get_active_apps():
+                if app.finalized:
+                    self._declare_on(app)
+        self._runnable = runnable
 
     def _declare_on(self, app: Any) -> None:
-        runnable = self._runnable
+        runnable = self._wanted
         try:
             celery_queue = self._queue.config.celery_queue
         except UnknownQueueError:
@@ -153,7 +175,9 @@ class CeleryDispatcher:
             while len(self._woken) > 2 * LONGEST_CALL:
                 del self._woken[next(iter(self._woken))]
         # Workers look at the clock of their own machine; the store at its own.
-        self._try_to_send(countdown=max(0.0, second - time.time()))
+        if not self._try_to_send(countdown=max(0.0, second - time.time())):
+            with self._lock:
+                self._woken.pop(second, None)
 
     def replace(self) -> bool:
         """Send the successor of a trigger that ran a job; return whether it needs no more.

@@ -26,9 +26,8 @@ class _OwnQueue(Queue):
     def __init__(self, config: QueueConfig, engine: Engine, app: Any, *, periodic: bool) -> None:
         super().__init__(engine.name)
         self._config = config
-        self._engine = engine
+        self._adopt(engine)
         self._dispatcher = CeleryDispatcher(self, app, periodic=periodic)
-        engine.on_reclaimed = self._on_reclaimed
 
     @property
     def config(self) -> QueueConfig:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from celery.exceptions import Ignore, Reject
@@ -11,10 +13,12 @@ from celery.exceptions import Retry as CeleryRetry
 
 from vtrr_django.contrib.celery.pool import is_green, is_prefork, limits_of, soft_limit
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind
+from vtrr_django.exceptions import Retry
 from vtrr_django.worker.context import TaskContext
 from vtrr_django.worker.lanes import Lease
 from vtrr_django.worker.limits import Watchdog
-from vtrr_django.worker.run import UNKNOWN_TASK_DELAY, Runner, outcome_of
+from vtrr_django.worker.logs import call_hook
+from vtrr_django.worker.run import UNKNOWN_TASK_DELAY, Runner, is_death, outcome_of
 from vtrr_django.worker.source import JobSource, Runnable, WorkerHooks
 
 TASK: ContextVar[Any] = ContextVar("vtrr_task")
@@ -31,17 +35,19 @@ class Run(TaskContext):
         task: the Celery task, which is the function's ``self``.
         lease: the job's.
         celery_request: of the trigger, which only its own thread finds on the task.
+        enqueued: the job's arguments as they were before it ran, which may change them.
         raised: what the job raised; None: nothing.
         again: the retry that was asked for: a lease has one.
-        keep: keeps the lease for it, as soon as the coroutine that asked has ended.
-        kept: ``self.retry()`` sent the message of a retry run, which takes the lease over.
-        gone: ``self.retry()`` found that the lease is not ours any more.
+        keep: keeps the lease for it, as soon as the function that asked has ended.
+        kept: the message of a retry run was sent, which takes the lease over.
+        gone: when it was to be kept, the lease was not ours any more.
         most_retries: what the first ``self.retry(max_retries=...)`` of the run said.
     """
 
     __slots__ = (
         "again",
         "celery_request",
+        "enqueued",
         "gone",
         "keep",
         "kept",
@@ -56,6 +62,7 @@ class Run(TaskContext):
         super().__init__(body, lease.job, worker_id)
         self.task = body.task
         self.celery_request: Any = body.task.request
+        self.enqueued = Enqueued(lease.job)
         self.lease = lease
         self.worker_id = worker_id
         self.raised: BaseException | None = None
@@ -64,6 +71,31 @@ class Run(TaskContext):
         self.kept = False
         self.gone = False
         self.most_retries: int | None = None
+
+
+class Enqueued:
+    """The arguments of a job as they were enqueued.
+
+    A function may change a list or a dict that it is given, in place. Under ``vtrr_worker`` the
+    next attempt gets what the store has; under Celery it gets what a message carries.
+    """
+
+    __slots__ = ("_args", "_frozen", "_kwargs")
+
+    def __init__(self, job: LeasedJob) -> None:
+        self._args, self._kwargs = tuple(job.args), dict(job.kwargs)
+        self._frozen: bytes | None = None
+        for value in (*self._args, *self._kwargs.values()):
+            if isinstance(value, (list, dict)):
+                self._frozen = pickle.dumps((self._args, self._kwargs))
+                break
+
+    def of(self, job: LeasedJob) -> LeasedJob:
+        """Return the job with these arguments."""
+        args, kwargs = self._args, self._kwargs
+        if self._frozen is not None:
+            args, kwargs = pickle.loads(self._frozen)  # noqa: S301 - our own, of this run
+        return replace(job, args=list(args), kwargs=kwargs)
 
 
 class Body:
@@ -131,14 +163,36 @@ class CeleryRunner(Runner):
         return run
 
     def call(self, lease: Lease, runnable: Runnable, context: TaskContext) -> None:
-        """Run the job under the limits that count here.
+        """Run the job under the limits that count here, then do what it asked for.
+
+        A retry is asked for by ``self.retry()``, in the middle of the user's function: in a
+        transaction of theirs, which may be broken, before what they do in ``finally``, in a
+        coroutine, under the soft limit. So it is made when all that is over. What was asked for
+        happens, whatever the function makes of the ``Retry`` that it was given.
 
         Raises:
-            BaseException: what the job raises, or the ``Retry`` that it only asked for.
+            BaseException: what the job raises, or the ``Retry`` that it asked for.
         """
-        self._call(lease, runnable, context)
-        if isinstance(context, Run) and context.kept and context.raised is not None:
-            raise context.raised
+        assert isinstance(context, Run)  # noqa: S101 - make_context() made it
+        try:
+            self._call(lease, runnable, context)
+        except BaseException as raised:
+            again = None if is_death(raised) else self._retry_of(lease, context)
+            if again is None or context.kept:
+                raise
+            raise again from (None if isinstance(raised, (CeleryRetry, Retry)) else raised)
+        again = self._retry_of(lease, context)
+        if again is not None:
+            raise again
+
+    def _retry_of(self, lease: Lease, run: Run) -> BaseException | None:
+        """Make the retry that a run which has ended asked for; None: it asked for none."""
+        if run.keep is not None and not lease.overdue:
+            keep, run.keep = run.keep, None
+            # What it left open would take the extension of the lease with it.
+            call_hook(self._hooks.after_job, self._worker_id, run.job)
+            run.again = keep()
+        return run.again
 
     def _call(self, lease: Lease, runnable: Runnable, context: TaskContext) -> None:
         if runnable.soft_time_limit is None and runnable.time_limit is None:
@@ -165,11 +219,8 @@ class CeleryRunner(Runner):
         """
         assert isinstance(context, Run)  # noqa: S101 - make_context() made it
         context.raised = exc
-        if context.gone or (context.kept and isinstance(exc, CeleryRetry)):
-            return None
-        if context.kept:
-            # It raised something after retry(throw=False): the retry is on its way.
-            return None
+        if context.gone or context.kept:
+            return None  # whatever it raised, the retry is on its way
         match exc:
             case Ignore():
                 return outcome_of(OutcomeKind.ACK, lease)

@@ -62,6 +62,7 @@ class _Trigger:
         self._task = task
         self._eager = eager
         drain = station.lane.config.options.get("DRAIN_SECONDS") or 0.0
+        self._request = _copied(vars(task.request)) if eager or drain else None
         self._drain_until = math.inf if self._eager else time.monotonic() + drain
 
     def run(self, retried: Mapping[str, Any] | None) -> None:
@@ -103,9 +104,20 @@ class _Trigger:
                 station.owe_trigger()
             return None
         station.leasing.recovered()
+        return self._first(leases)
+
+    def _first(self, leases: list[Lease]) -> Lease | None:
+        """Return the lease, if there is one, and make the request its job's.
+
+        What the job before it has left there (attributes, children) is another tenant's.
+        """
         if not leases:
             return None
-        self._task.request.retries = leases[0].job.delivery_count
+        request = self._task.request
+        if self._request is not None:
+            vars(request).clear()
+            vars(request).update(_copied(self._request))
+        request.retries = leases[0].job.delivery_count
         return leases[0]
 
     def _resume(self, retried: Mapping[str, Any]) -> Lease | None:
@@ -156,10 +168,7 @@ class _Trigger:
         leases = station.hand_in(lease, n)
         if outcome.kind in (OutcomeKind.SNOOZE, OutcomeKind.RETRY):
             station.dispatcher.wake(outcome.delay)
-        if not leases:
-            return None
-        self._task.request.retries = leases[0].job.delivery_count
-        return leases[0]
+        return self._first(leases)
 
     def _give_up(self, lease: Lease) -> None:
         """End a lease whose job did not get as far as its end, as by a signal's exception.
@@ -179,6 +188,14 @@ class _Trigger:
         """
         if not self._station.dispatcher.replace():
             self._station.owe_trigger()
+
+
+def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a request, the lists and dicts among them copied."""
+    return {
+        name: value.copy() if isinstance(value, (list, dict)) else value
+        for name, value in attributes.items()
+    }
 
 
 def _present(run: Run | None, outcome: Outcome | None) -> None:

@@ -100,6 +100,7 @@ class Station:
         """
         self.lane.drop(lease, "retried")
         job = lease.job
+        self.hooks.before_store()
         with self._caretaker.renewing:  # a renewal under way would cut it short
             renewal = Renewal(job_id=job.id, token=job.token)
             ours = self.queue.renew_many([renewal], seconds)[0]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from celery import Task as CeleryTask
 from celery.exceptions import Ignore, Reject
@@ -26,7 +27,6 @@ from vtrr_django.domain.job import LeasedJob
 from vtrr_django.exceptions import Discard, Retry, Snooze, StoreUnavailable, ValidationError
 from vtrr_django.tasks import Runnable
 from vtrr_django.worker.context import refuse_change
-from vtrr_django.worker.coroutines import in_coroutine
 from vtrr_django.worker.logs import job_extra, logger
 from vtrr_django.worker.run import DEATHS
 
@@ -66,6 +66,38 @@ class _NotNoted:
 
     def __delete__(self, task: object) -> None:
         pass
+
+
+class RetryKwargs(Mapping[str, Any]):
+    """``retry_kwargs`` of one task: what one thread sets, no other one sees.
+
+    Celery (5.6 does, 5.7 makes a copy first) writes the countdown of the job that it retries into
+    them, for the call it makes next: they were those of all jobs of the task, and of each task
+    that has them from the same base class.
+    """
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        self._said = dict(said)
+        self._own = threading.local()
+
+    def _all(self) -> dict[str, Any]:
+        return {**self._said, **vars(self._own)}
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._own, name, value)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def copy(self) -> dict[str, Any]:
+        """Return them as a dict."""
+        return self._all()
 
 
 class TriggerTask:
@@ -146,6 +178,10 @@ class TriggerTask:
         longer than the broker keeps messages goes through the store: the job comes back as
         a retried one then.
 
+        Nothing is sent, and nothing asked of the store, before the function has ended: see
+        :meth:`CeleryRunner.call <vtrr_django.contrib.celery.runner.CeleryRunner.call>`. Until
+        then a ``Retry`` of Celery's has no ``sig``.
+
         Raises:
             Retry: (Celery's, or ours) the job runs again.
             MaxRetriesExceededError: no retry is left and ``exc`` was not given.
@@ -173,7 +209,6 @@ class TriggerTask:
             run.again = self._ask(run, exc, max_retries, options)
         if throw:
             raise run.again
-        _note(run, run.again)
         return run.again
 
     def _ask(
@@ -183,37 +218,33 @@ class TriggerTask:
         max_retries: int | None,
         options: dict[str, Any],
     ) -> BaseException:
-        """Return the retry that a run asks for, kept, or to be handed over to the store."""
+        """Return the retry that a run asks for: to be kept, or to be handed over to the store."""
         wait = _seconds_until(options["eta"], options["countdown"])
         if self.request.is_eager:  # at once, as Celery's
             return Retry(0.0, exc)
         if wait > _longest_countdown(self.app):  # type: ignore[attr-defined]
             return Retry(wait, exc)
-        keep = partial(
-            self._keep, run, wait, exc, exc or sys.exception(), max_retries=max_retries, **options
-        )
-        if not in_coroutine():
-            return keep()
-        run.keep = keep  # neither the store nor the broker can be called from here
-        retry: BaseException = CeleryRetry(exc=exc, when=options["eta"] or options["countdown"])
-        return retry
+        retry = CeleryRetry(exc=exc, when=options["eta"] or options["countdown"])
+        reason = exc or sys.exception()
+        run.keep = partial(self._keep, run, retry, wait, reason, max_retries=max_retries, **options)
+        return cast("BaseException", retry)
 
     def _keep(
         self,
         run: Run,
+        retry: Any,
         wait: float,
-        exc: BaseException | None,
         reason: BaseException | None,
         **options: Any,
     ) -> BaseException:
         """Keep the lease for the retry, and send its message; through the store, if that fails."""
-        job = run.job
+        job = run.enqueued.of(run.job)
         _extend(run, wait, reason)
         try:
-            retry: BaseException = super().retry(  # type: ignore[misc]
+            sent = super().retry(  # type: ignore[misc]
                 (),
                 {RETRIED: dump_job(job)},
-                exc=exc,
+                exc=retry.exc,
                 throw=False,
                 **options,
             )
@@ -224,24 +255,10 @@ class TriggerTask:
                 reject.reason,
                 extra=job_extra(job, run.worker_id),
             )
-            return Retry(wait, exc)
+            return Retry(wait, retry.exc)
         run.kept = True
-        return retry
-
-    def keep_at_last(self, run: Run, raised: BaseException | None) -> None:
-        """Do what a coroutine could not, which asked for a retry and has ended.
-
-        Raises:
-            Retry: (Celery's, or ours) it ended by asking.
-        """
-        if run.keep is None:
-            return
-        keep, placeholder, run.keep = run.keep, run.again, None
-        run.again = again = keep()
-        if raised is placeholder:
-            raise again from None
-        if raised is None:
-            _note(run, again)
+        retry.sig = sent.sig
+        return cast("BaseException", retry)
 
     def send_retry_again(self, retried: Mapping[str, Any], pause: float) -> None:
         """Send the message of a retry once more, as it was: the store could not be asked."""
@@ -282,14 +299,6 @@ def _take_over(queue: Queue, payload: Mapping[str, Any]) -> None:
 def _repr_of(retried: Mapping[str, Any]) -> str:
     """Return what Celery shows of a message; not its payload, which is the tenant's."""
     return f"{{'{RETRIED}': {retried['id']!r}}}"
-
-
-def _note(run: Run, again: BaseException) -> None:
-    """Have a run end in a retry, though its function returns."""
-    if isinstance(again, Retry):
-        run.pending_retry = again
-    else:
-        run.raised = again
 
 
 def _extend(run: Run, wait: float, exc: BaseException | None) -> None:
@@ -370,13 +379,7 @@ def declare(app: Any, queue: Queue, runnable: Runnable) -> None:
         if kwargs != job.kwargs or list(args) != job.args:  # a base class changed them
             job = replace(job, args=list(args), kwargs=kwargs)
         known = queue.resolve(runnable.name) or runnable  # the newest, after a reload
-        try:
-            result = known.run(self, job)
-        except BaseException as raised:
-            self.keep_at_last(current, raised)
-            raise
-        self.keep_at_last(current, None)
-        return result
+        return known.run(self, job)
 
     function = getattr(runnable, "function", None)
     run.__name__ = getattr(function, "__name__", "handler")
@@ -389,6 +392,9 @@ def declare(app: Any, queue: Queue, runnable: Runnable) -> None:
         if name in runnable.options.given
     }
     base = weave(runnable.options.base or app.Task)
+    given["retry_kwargs"] = RetryKwargs(
+        given.get("retry_kwargs") or getattr(base, "retry_kwargs", None) or {}
+    )
     app.task(
         run,
         name=runnable.name,

@@ -3,13 +3,16 @@
 **Once.** Each id that is taken over, or found here, is written down (:class:`ImportedJob`) and
 never taken over again: the history, which knows the ids of ended jobs too, is trimmed. What tells
 the job from another file's of that id is written down with it; that one is refused. Where the
-database holds the queue, all this is written in the transaction that stores the jobs. In Redis
-the jobs are stored first: should the process end between the two, the next run finds up to
+database holds the queue, the transaction that writes this down stores the jobs too. In Redis they
+are stored before it ends: should the process end between the two, the next run finds up to
 ``BATCH`` of them live or in the history; only one that has run and is gone from the history runs
 again.
 
-**Counted once.** Who writes down an id has taken it over. Of two runs at once the second comes to
-know, by the constraint on these rows, that what it has read is out of date, and reads it again.
+**By one run.** Who writes down an id takes it over, and no other run stores the job before that
+transaction ends. Of two runs at once the second waits for the first at the constraint on these
+rows, comes to know that what it has read is out of date, and reads it again. With
+:attr:`Choices.again` the rows are there already: it waits for their locks before it looks, and
+leaves alone what was taken over since it began.
 
 **Nothing is lost.** The file is never written to, and all its rows are understood before the
 first one is stored.
@@ -21,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from django.conf import settings
@@ -35,6 +39,7 @@ from vtrr_django.contrib.liteworks.source import COMPLETED, FAILED, JOBS, Litewo
 from vtrr_django.domain.job import NewJob
 from vtrr_django.engines.sql.packets import packets, text_length
 from vtrr_django.engines.sql.store import Conflict, Cursor, Store
+from vtrr_django.engines.sql.store import marks as in_list
 from vtrr_django.exceptions import DuplicateJobError, ValidationError
 from vtrr_django.models import CompletedJob, FailedJob, ImportedJob
 from vtrr_django.queue import Queue
@@ -58,8 +63,23 @@ class Origin(NamedTuple):
     row: str
 
 
+class Taken(NamedTuple):
+    """What is written down of a job that was taken over.
+
+    Attributes:
+        mark: see :attr:`Row.mark`; "": not known.
+        at: when, in microseconds since the epoch by the database's clock.
+    """
+
+    mark: str
+    at: int
+
+
 Marks = Mapping[str, str]
 """What tells the jobs from others of the same ids, by id: see :attr:`Row.mark`."""
+
+Written = Mapping[str, Taken]
+"""What is written down, by id."""
 
 Fates = dict[str, Fate | str]
 """What becomes of jobs, by id; of one that cannot be stored, why."""
@@ -69,6 +89,8 @@ _ANOTHER: Final = (
     "may have; tell the files apart with --source, and where ids are no mere numbers with "
     "--prefix-ids too"
 )
+
+_IMPORTED: Final = ImportedJob._meta.db_table
 
 _MODELS: Final[dict[str, type[CompletedJob | FailedJob]]] = {
     FAILED: FailedJob,
@@ -87,7 +109,7 @@ class Choices:
         tenant: whose the jobs are.
         source: name of the liteworks queue; None: that of the file.
         prefix_ids: put it before all ids, not only those that are mere numbers.
-        again: take over also what was before, if it is not here any more.
+        again: take over also what was before this began, if it is not here any more.
     """
 
     task: str | None = None
@@ -109,6 +131,7 @@ class TakeOver:
 
     Raises:
         ValidationError: the queue has no such task or message.
+        StoreUnavailable: the store did not answer.
     """
 
     def __init__(self, queue: Queue, source: LiteworksFile, choices: Choices) -> None:
@@ -116,6 +139,7 @@ class TakeOver:
         self._source = source
         self._again = choices.again
         self._store = Store(queue.config.database)
+        self._began = self._store.now() if choices.again else 0
         names = Names(queue.name, queue.runnables, task=choices.task, mapping=choices.mapping)
         name = choices.source or source.path.stem
         self.reader = Reader(
@@ -187,7 +211,7 @@ class TakeOver:
 
     # -- waiting jobs ------------------------------------------------------------------
 
-    def _fates_of_jobs(self, jobs: Sequence[NewJob], marks: Marks, written: Marks) -> Fates:
+    def _fates_of_jobs(self, jobs: Sequence[NewJob], marks: Marks, written: Written) -> Fates:
         fates = self._taken_before(marks, written)
         rest = [job for job in jobs if job.id not in fates]
         for job, known in zip(rest, self._known(rest), strict=True):
@@ -208,43 +232,39 @@ class TakeOver:
             return [known for job in jobs for known in self._known([job])]
 
     def _take_jobs(self, jobs: Sequence[NewJob], marks: Marks) -> Fates:
-        if self._queue.engine.transaction_alias is not None:
-            return self._store.transact(lambda cursor: self._take_jobs_in(cursor, jobs, marks))
-        written = self._written_down(marks)
-        fates = self._fates_of_jobs(jobs, marks, written)
-        self._enqueue(jobs, fates)
-        return self._store.transact(lambda cursor: self._settle(cursor, fates, marks, written))
+        stored: set[str] = set()
+        return self._store.transact(lambda cursor: self._take_jobs_in(cursor, jobs, marks, stored))
 
-    def _take_jobs_in(self, cursor: Cursor, jobs: Sequence[NewJob], marks: Marks) -> Fates:
-        written = self._written_down(marks)
-        fates = self._fates_of_jobs(jobs, marks, written)
+    def _take_jobs_in(
+        self, cursor: Cursor, jobs: Sequence[NewJob], marks: Marks, stored: set[str]
+    ) -> Fates:
+        """Store those that are new.
+
+        Args:
+            cursor: of the transaction.
+            jobs: the jobs.
+            marks: theirs.
+            stored: those that an earlier attempt of this transaction stored outside the
+                database, which has undone the rest of it; this one adds its own.
+        """
+        written = self._written_down(marks, cursor)
+        fates = self._fates_of_jobs(jobs, marks, written) | dict.fromkeys(stored, Fate.NEW)
         self._write_down(cursor, fates, marks, written)
-        self._enqueue(jobs, fates)
+        new = [job for job in jobs if fates[job.id] is Fate.NEW and job.id not in stored]
+        self._enqueue(new)
+        if self._queue.engine.transaction_alias is None:
+            stored.update(job.id for job in new)
+        self._write_down_again(cursor, fates, written)
         return fates
 
-    def _settle(self, cursor: Cursor, fates: Fates, marks: Marks, before: Marks) -> Fates:
-        """Write down jobs that are stored; return what became of them.
-
-        Another run may have stored the same ones at the same time: whose they are is settled
-        here.
-        """
-        written = self._written_down(marks)
-        self._write_down(cursor, fates, marks, written)
-        theirs = written.keys() - before.keys()
-        return {
-            job_id: Fate.HERE if fate is Fate.NEW and job_id in theirs else fate
-            for job_id, fate in fates.items()
-        }
-
-    def _enqueue(self, jobs: Sequence[NewJob], fates: Fates) -> None:
-        new = [job for job in jobs if fates[job.id] is Fate.NEW]
+    def _enqueue(self, new: Sequence[NewJob]) -> None:
         if new:
             store(self._queue, new, on_commit=False)
 
     # -- ended jobs --------------------------------------------------------------------
 
     def _fates_of_ended(
-        self, table: str, jobs: Sequence[Ended], marks: Marks, written: Marks
+        self, table: str, jobs: Sequence[Ended], marks: Marks, written: Written
     ) -> Fates:
         rows = self._rows(_MODELS[table]).filter(queue=self._queue.name, id__in=[*marks])
         here = self._store.persist(lambda: set(rows.values_list("id", flat=True)))
@@ -257,9 +277,10 @@ class TakeOver:
     def _take_ended_in(
         self, cursor: Cursor, table: str, jobs: Sequence[Ended], marks: Marks
     ) -> Fates:
-        written = self._written_down(marks)
+        written = self._written_down(marks, cursor)
         fates = self._fates_of_ended(table, jobs, marks, written)
         self._write_down(cursor, fates, marks, written)
+        self._write_down_again(cursor, fates, written)
         model = _MODELS[table]
         rows = [
             model(queue=self._queue.name, **_stored(job.columns))
@@ -272,22 +293,37 @@ class TakeOver:
 
     # -- what was taken over -----------------------------------------------------------
 
-    def _written_down(self, marks: Marks) -> Marks:
-        """Return the marks of those whose ids were taken over before."""
-        rows = self._rows(ImportedJob).filter(queue=self._queue.name, job_id__in=[*marks])
-        return self._store.persist(lambda: dict(rows.values_list("job_id", "mark")))
+    def _written_down(self, marks: Marks, cursor: Cursor | None = None) -> Written:
+        """Return what is written down of those whose ids were taken over before.
 
-    def _taken_before(self, marks: Marks, written: Marks) -> Fates:
+        Args:
+            marks: theirs.
+            cursor: of the transaction that is to take them over. What it may take over again
+                is locked until it ends, so that it looks for the jobs when no other run can
+                be about to store them.
+        """
+        sql = (
+            f"SELECT job_id, mark, imported_at FROM {_IMPORTED} "
+            f"WHERE queue = %s AND job_id IN {in_list([*marks])} ORDER BY job_id"
+        )
+        params = [self._queue.name, *marks]
+        if cursor is None:
+            rows = self._store.read(sql, params)
+        else:
+            rows = cursor.rows(sql + (cursor.dialect.lock_wait if self._again else ""), params)
+        return {job_id: Taken(mark, at) for job_id, mark, at in rows}
+
+    def _taken_before(self, marks: Marks, written: Written) -> Fates:
         """Return what becomes of those whose ids were taken over before."""
         fates: Fates = {}
-        for job_id, mark in written.items():
-            if mark not in ("", marks[job_id]):
+        for job_id, taken in written.items():
+            if taken.mark not in ("", marks[job_id]):
                 fates[job_id] = _ANOTHER.format(id=job_id)
-            elif not self._again:
+            elif not self._again or taken.at >= self._began:
                 fates[job_id] = Fate.HERE
         return fates
 
-    def _write_down(self, cursor: Cursor, fates: Fates, marks: Marks, written: Marks) -> None:
+    def _write_down(self, cursor: Cursor, fates: Fates, marks: Marks, written: Written) -> None:
         """Write down what is not yet; wait for another run that just does so.
 
         Raises:
@@ -296,13 +332,20 @@ class TakeOver:
         now = cursor.now()
         rows = [
             ImportedJob(queue=self._queue.name, job_id=job_id, mark=marks[job_id], imported_at=now)
-            for job_id, fate in fates.items()
+            for job_id, fate in sorted(fates.items(), key=itemgetter(0))  # in all runs alike
             if isinstance(fate, Fate) and job_id not in written
         ]
         try:
             self._rows(ImportedJob).bulk_create(rows)
         except IntegrityError as error:
             raise Conflict("another import takes the same jobs over") from error
+
+    def _write_down_again(self, cursor: Cursor, fates: Fates, written: Written) -> None:
+        """Write down that what was taken over once is so again, and when."""
+        ids = [job_id for job_id in written if fates[job_id] is Fate.NEW]
+        if ids:
+            sql = f"UPDATE {_IMPORTED} SET imported_at = %s WHERE queue = %s AND job_id IN "
+            cursor.run(sql + in_list(ids), [cursor.now(), self._queue.name, *ids])
 
     def _rows(self, model: Any) -> Any:
         return model._default_manager.using(self._store.alias)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from vtrr_django.domain.cursor import bad_cursor, read_cursor, write_cursor
 from vtrr_django.domain.job import MAX_PRIORITY, MIN_PRIORITY, JobInfo, JobPage
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Row, Store, marks
@@ -206,11 +207,10 @@ class Browser:
     def _united(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[Row]:
         """Return the rows of all of them, in one trip to the database, or a few."""
         found: list[Row] = []
-        for start in range(0, len(statements), _UNITED):
-            some = statements[start : start + _UNITED]
-            parts = (f"SELECT * FROM ({sql}) part_{n}" for n, (sql, _) in enumerate(some))
+        for some in parts(statements, _UNITED):
+            selects = (f"SELECT * FROM ({sql}) part_{n}" for n, (sql, _) in enumerate(some))
             params = [value for _, values in some for value in values]
-            found += self.store.read(" UNION ALL ".join(parts), params)
+            found += self.store.read(" UNION ALL ".join(selects), params)
         return found
 
     # -- telling -------------------------------------------------------------------
@@ -254,8 +254,7 @@ def _steps(
 def holders(store: Store, queues: Sequence[str], job_id: str) -> set[str]:
     """Return those of the queues that have a live job of that id."""
     found: set[str] = set()
-    for start in range(0, len(queues), _QUEUES):
-        some = queues[start : start + _QUEUES]
+    for some in parts(queues, _QUEUES):
         sql = f"SELECT queue FROM {JOB} WHERE queue IN {marks(some)} AND id = %s"
         found |= {queue for (queue,) in store.read(sql, [*some, job_id])}
     return found

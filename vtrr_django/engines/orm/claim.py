@@ -19,7 +19,10 @@ from typing import Any
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.fairness import after_lease, initial_charge, start_tag
 from vtrr_django.domain.job import LeasedJob
-from vtrr_django.engines.orm.partitions import SET_STANDING, current_virtual_time, leased_counts
+from vtrr_django.domain.parts import parts
+from vtrr_django.engines.orm.busy_period import BusyPeriod
+from vtrr_django.engines.orm.in_flight import leased_counts
+from vtrr_django.engines.orm.partitions import SET_STANDING
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Conflict, Cursor, Row, marks
 from vtrr_django.engines.sql.tables import AVERAGE, JOB, LEASED, LINE, PARTITION, QUEUE, READY
@@ -75,9 +78,10 @@ class Claim:
 class Claimer:
     """The leasing side of one queue."""
 
-    def __init__(self, name: str, config: QueueConfig) -> None:
+    def __init__(self, name: str, config: QueueConfig, busy_period: BusyPeriod) -> None:
         self.name = name
         self.config = config
+        self.busy_period = busy_period
 
     def claim(self, cursor: Cursor, n: int, *, worker_id: str, lease_seconds: float) -> Claim:
         """Lease up to ``n`` jobs inside the caller's transaction."""
@@ -128,7 +132,7 @@ class Claimer:
         """Let those that became candidates while a busy period ended join the one that is now."""
         overtaken = [line for line in lines if line.overtaken]
         if overtaken:
-            current = current_virtual_time(cursor, self.name, period)
+            current = self.busy_period.virtual_time(cursor, period)
             for line in overtaken:
                 line.virtual_time = start_tag(0.0, current)
 
@@ -161,8 +165,7 @@ class Claimer:
             f"ORDER BY {LINE} LIMIT %s) head"
         )
         rows: list[Row] = []
-        for start in range(0, len(lines), _UNITED):
-            some = lines[start : start + _UNITED]
+        for some in parts(lines, _UNITED):
             params: list[Any] = []
             for line in some:
                 params += [*cursor.dialect.clock_params(), self.name, READY, line.key, count]

@@ -23,12 +23,16 @@ from vtrr_django.domain.job import (
     Reclaimed,
     Renewal,
 )
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
 from vtrr_django.engines.base import NO_SHARES, UNSET, Engine, Unset
 from vtrr_django.engines.orm.browse import Browser, holders
+from vtrr_django.engines.orm.busy_period import BusyPeriod
+from vtrr_django.engines.orm.candidates import Candidates
 from vtrr_django.engines.orm.claim import Claim, Claimer
 from vtrr_django.engines.orm.figures import Figures, depths, dues
 from vtrr_django.engines.orm.finish import Finished, Finisher, Mixup
+from vtrr_django.engines.orm.forget import Forgetter
 from vtrr_django.engines.orm.insert import Inserter, may_be_ready
 from vtrr_django.engines.orm.partitions import Partitions
 from vtrr_django.engines.orm.returns import Returns
@@ -58,11 +62,21 @@ class OrmEngine(Engine):
         super().__init__(name, config)
         self.store = Store(config.database)
         self.transaction_alias = config.database
-        self._partitions = Partitions(name, config, self.store, self._ask_shares)
+        self._busy_period = BusyPeriod(name, self.store)
+        self._candidates = Candidates(name, config, self.store)
+        self._partitions = Partitions(
+            name,
+            config,
+            self.store,
+            self._busy_period,
+            self._candidates,
+            shares_of=self._ask_shares,
+        )
+        self._forgetter = Forgetter(name, self.store, self._busy_period)
         self._history = History(name, config, self.store)
         self._inserter = Inserter(name, self.store)
-        self._claimer = Claimer(name, config)
-        self._finisher = Finisher(name, config, self.store, self._partitions, self._history)
+        self._claimer = Claimer(name, config, self._busy_period)
+        self._finisher = Finisher(name, config, self.store, self._busy_period, self._history)
         self._returns = Returns(name, config, self.store, self._history)
         self._figures = Figures(name, config, self.store, self._history)
         self._browser = Browser(name, self.store)
@@ -74,7 +88,7 @@ class OrmEngine(Engine):
             [job] = jobs
             if self._inserter.insert_and_look(
                 job,
-                partial(self._partitions.is_settled, job=job, share=shares.get(job.partition_key)),
+                partial(self._candidates.is_settled, job=job, share=shares.get(job.partition_key)),
             ):
                 return [job.id]
             ids, stored = [job.id], list(jobs)
@@ -105,7 +119,7 @@ class OrmEngine(Engine):
         return not (job.given_id or job.msg_id or job.delay or job.due_at)
 
     def _arrived(self, precedences: Mapping[str, int | None], shares: Mapping[str, float]) -> None:
-        self._partitions.refresh(self._partitions.awaiting(precedences, shares), shares)
+        self._partitions.refresh(self._candidates.awaiting(precedences, shares), shares)
 
     def _ask_shares(self, keys: Collection[str]) -> Mapping[str, float]:
         return self.shares_of(keys)  # which is set when the engine is there
@@ -147,7 +161,7 @@ class OrmEngine(Engine):
                 jobs = self.lease(n, worker_id=worker_id, lease_seconds=lease_seconds)
             return done, jobs
         with self._told_after(any(finished.done) or bool(claim.jobs)):
-            stranded = self._partitions.stranded(claim.taken_out)
+            stranded = self._candidates.stranded(claim.taken_out)
             self._partitions.refresh([*finished.returned, *stranded])
             # What the claim left in the running needs nobody's help.
             self._partitions.settle(finished.settled - claim.left_in)
@@ -187,7 +201,7 @@ class OrmEngine(Engine):
                 )
             )
             with self._told_after(bool(claim.jobs)):
-                self._partitions.refresh(self._partitions.stranded(claim.taken_out))
+                self._partitions.refresh(self._candidates.stranded(claim.taken_out))
             if claim.jobs:
                 return claim.jobs
         return []
@@ -237,7 +251,7 @@ class OrmEngine(Engine):
         return reclaimed
 
     def prune(self, batch: int = 1000) -> dict[str, int]:
-        while self._partitions.forget_idle(batch) >= batch:
+        while self._forgetter.forget(batch) >= batch:
             pass
         return self._history.prune(batch)
 
@@ -251,7 +265,7 @@ class OrmEngine(Engine):
             return
 
         def work(cursor: Cursor) -> None:
-            self._partitions.current_period(cursor)
+            self._busy_period.number(cursor)
             cursor.run(f"UPDATE {QUEUE} SET paused = %s WHERE queue = %s", [paused, self.name])
 
         self.store.transact(work)
@@ -274,8 +288,8 @@ class OrmEngine(Engine):
     def cancel(self, ids: Sequence[str]) -> list[str]:
         removed: list[tuple[str, str]] = []
         with so_far(lambda: len(removed)):
-            for start in range(0, len(ids), _CANCEL_CHUNK):
-                removed += self._remove(ids=list(ids[start : start + _CANCEL_CHUNK]))
+            for chunk in parts(ids, _CANCEL_CHUNK):
+                removed += self._remove(ids=list(chunk))
             self._removed({key for _, key in removed})
         gone = {job_id for job_id, _ in removed}
         return [job_id for job_id in ids if job_id in gone]
@@ -383,8 +397,7 @@ class OrmEngine(Engine):
     def discard(self, ids: Sequence[str]) -> list[str]:
         gone: set[str] = set()
         with so_far(lambda: len(gone)):
-            for start in range(0, len(ids), _CANCEL_CHUNK):
-                chunk = ids[start : start + _CANCEL_CHUNK]
+            for chunk in parts(ids, _CANCEL_CHUNK):
                 gone |= set(self.store.transact(partial(self._history.discard, ids=chunk)))
         return [job_id for job_id in ids if job_id in gone]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.fairness import after_charge, new_average
 from vtrr_django.domain.job import Outcome, OutcomeKind, Renewal
-from vtrr_django.engines.orm.partitions import Partitions
+from vtrr_django.engines.orm.busy_period import BusyPeriod
 from vtrr_django.engines.sql.history import ENDED, Death, End, Ended, History
 from vtrr_django.engines.sql.store import Cursor, Store, marks
 from vtrr_django.engines.sql.tables import (
@@ -41,12 +41,17 @@ class Finisher:
     """The finishing side of one queue."""
 
     def __init__(
-        self, name: str, config: QueueConfig, store: Store, partitions: Partitions, history: History
+        self,
+        name: str,
+        config: QueueConfig,
+        store: Store,
+        busy_period: BusyPeriod,
+        history: History,
     ) -> None:
         self.name = name
         self.config = config
         self.store = store
-        self.partitions = partitions
+        self.busy_period = busy_period
         self.history = history
 
     def finish(self, cursor: Cursor, outcomes: Sequence[Outcome]) -> Finished:
@@ -221,8 +226,8 @@ class Finisher:
     def _charge(self, cursor: Cursor, owed: dict[str, list[float]]) -> None:
         if not owed:
             return
-        period = self.partitions.current_period(cursor)
-        current = self.partitions.current_virtual_time(cursor, period)
+        period = self.busy_period.number(cursor)
+        current = self.busy_period.virtual_time(cursor, period)
         rows = cursor.rows(
             "SELECT id, partition_key, share, declared_share, virtual_time "
             f"FROM {PARTITION}{cursor.dialect.using('vtrr_partition_key')} "

@@ -24,6 +24,7 @@ from vtrr_django.domain.job import (
     Renewal,
     Stray,
 )
+from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
 from vtrr_django.engines.base import NO_SHARES, UNSET, Engine, Unset
 from vtrr_django.engines.redis import wire
@@ -260,13 +261,13 @@ class RedisEngine(Engine):
         with so_far(lambda: len(back)):
             if ids is not None:
                 for chunk in _chunks(ids):
-                    back += self._outbox.requeue(chunk, len(chunk), revive)
+                    back += self._outbox.requeue(chunk, len(chunk), revive)[0]
                 return back
             while len(back) < limit:
                 most = min(_CHUNK, limit - len(back))
-                found = self._outbox.requeue(None, most, revive)
+                found, letters = self._outbox.requeue(None, most, revive)
                 back += found
-                if not found:
+                if letters < most:
                     break
         return back
 
@@ -331,5 +332,4 @@ def _setting(value: float | Unset | None) -> str:
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), _CHUNK):
-        yield values[start : start + _CHUNK]
+    return parts(values, _CHUNK)

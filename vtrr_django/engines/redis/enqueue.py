@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vtrr_django.domain.job import NewJob, check_same_job
@@ -166,7 +166,10 @@ class Incoming:
         return ids
 
     def revive(self, letters: Sequence[DeadLetter], shares: Mapping[str, float]) -> list[str]:
-        """Store dead letters as ready jobs; return the ids of those that were not live."""
+        """Store dead letters as ready jobs; return the ids of those that were not live.
+
+        Letters that were taken over may have ids and msg_ids that others have, too.
+        """
         jobs = [
             NewJob(
                 id=one.id,
@@ -185,27 +188,41 @@ class Incoming:
         return [job.id for batch in wire.batches(jobs) for job in self._revive(batch, encoded)]
 
     def _revive(self, jobs: list[NewJob], shares: str) -> list[NewJob]:
-        forgotten = wire.encode_ids(job.id for job in jobs)
-        while jobs:
-            found = self._commands.run("enqueue", wire.encode_jobs(jobs), shares, forgotten)
+        """Store those that are not live, each msg_id once: others and earlier ones go first."""
+        forgotten = {job.id for job in jobs}
+        taken: set[str] = set()
+        while fresh := _with_own_msg_ids(jobs, taken):
+            found = self._commands.run(
+                "enqueue", wire.encode_jobs(fresh), shares, wire.encode_ids(forgotten)
+            )
             if not found:
-                break
-            jobs = list(_out_of_the_way(jobs, found))
-        return jobs
+                return fresh
+            live = set()
+            for row in found:
+                job, state, job_id = fresh[int(row[0])], wire.text(row[1]), wire.text(row[2])
+                if job_id == job.id:
+                    live.add(job_id)
+                elif state == "live":
+                    taken.add(str(job.msg_id))
+                else:  # a msg_id is unique among live jobs; that one has let it go
+                    forgotten.add(job_id)
+            # From the start: what made way for a letter that turned out live has its msg_id back.
+            jobs = [job for job in jobs if job.id not in live]
+        return []
 
     def complete(self) -> None:
         """Finish the large enqueues of processes that did not live to do it."""
         self._staging.complete()
 
 
-def _out_of_the_way(jobs: Sequence[NewJob], found: Sequence[Any]) -> Iterator[NewJob]:
-    """Leave out what is live, and let go of msg_ids that another job has now."""
-    others = {int(row[0]): wire.text(row[2]) for row in found}
-    for position, job in enumerate(jobs):
-        if position not in others:
-            yield job
-        elif others[position] != job.id:
-            yield job._replace(msg_id=None)
+def _with_own_msg_ids(jobs: Sequence[NewJob], taken: Collection[str]) -> list[NewJob]:
+    """Return the jobs, without the msg_ids that are taken or that an earlier one of them has."""
+    seen: set[str | None] = set(taken)
+    own = []
+    for job in jobs:
+        own.append(job._replace(msg_id=None) if job.msg_id in seen else job)
+        seen |= {job.msg_id} - {None}
+    return own
 
 
 def _checked(job: NewJob, job_id: str, partition_key: str, task: str) -> str:

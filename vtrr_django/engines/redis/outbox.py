@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from vtrr_django.domain.job import NewJob
+from vtrr_django.domain.parts import parts
 from vtrr_django.engines.redis import wire
 from vtrr_django.engines.redis.commands import Commands
 from vtrr_django.engines.sql.history import DeadLetter, Ended, History
@@ -184,21 +185,29 @@ class Outbox:
         ids: Sequence[str] | None,
         limit: int,
         revive: Callable[[Sequence[DeadLetter]], list[str]],
-    ) -> list[str]:
-        """Have ``revive`` store dead letters as jobs again; return the ids it did.
+    ) -> tuple[list[str], int]:
+        """Have ``revive`` store dead letters as jobs again.
+
+        Return the ids of those it did, and how many letters there were: one whose job is live
+        is no job once more, and no letter either.
 
         Should this die between the two, the job is live *and* still a row: the next
         requeue finds it live and only drops the row, and so does the job's next end.
         """
+        back: list[str] = []
 
-        def work(cursor: Cursor, after: list[Callable[[], None]]) -> list[str]:
-            letters = self._settled(cursor, self._history.dead_letters(cursor, ids, limit))
-            back = revive(letters) if letters else []
-            self._history.forget_dead(cursor, letters)
-            return back
+        def work(cursor: Cursor, after: list[Callable[[], None]]) -> int:
+            found = self._history.dead_letters(cursor, ids, limit)
+            # The database may undo this and have it done again; what Redis has done is done.
+            letters = [one for one in self._settled(cursor, found) if one.id not in back]
+            if letters:
+                back.extend(revive(letters))
+            self._history.forget_dead(cursor, found)
+            return len(found)
 
         self.archive(limit=_EVERYTHING)
-        return self._locked(work)
+        letters = self._locked(work)
+        return back, letters
 
     def discard(self, ids: Sequence[str]) -> list[str]:
         """Delete dead letters, those on their way too; return the ids of those there were.
@@ -208,8 +217,9 @@ class Outbox:
         """
 
         def work(cursor: Cursor, after: list[Callable[[], None]]) -> list[str]:
-            letters = self._settled(cursor, self._history.dead_letters(cursor, ids, len(ids)))
-            self._history.forget_dead(cursor, letters)
+            found = self._history.dead_letters(cursor, ids, len(ids))
+            letters = self._settled(cursor, found)
+            self._history.forget_dead(cursor, found)
             return [letter.id for letter in letters]
 
         self.archive(limit=_EVERYTHING)
@@ -221,7 +231,10 @@ class Outbox:
         return self._history.letters(ids, limit)
 
     def _settled(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-        """Clear the outbox of deaths that are rows; pass over letters with a later one there."""
+        """Clear the outbox of deaths that are rows; pass over letters with a later one there.
+
+        Those are letters no more: what is there becomes the letter of their job.
+        """
         by_id = {letter.id: letter for letter in letters}
         written = []
         for number, fields in self._failed() if letters else ():
@@ -233,6 +246,6 @@ class Outbox:
                 del by_id[letter.id]
             else:
                 written.append(number)
-        for start in range(0, len(written), MOVE):
-            self._commands.run("moved", "failed", KEEP_NAMES, *written[start : start + MOVE])
+        for numbers in parts(written, MOVE):
+            self._commands.run("moved", "failed", KEEP_NAMES, *numbers)
         return list(by_id.values())

@@ -21,6 +21,7 @@ from vtrr_django.domain.job import (
     OutcomeKind,
     Reclaimed,
 )
+from vtrr_django.domain.parts import packed, parts
 from vtrr_django.domain.payload import load_payload
 from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
 from vtrr_django.engines.sql.history import Death, End, Ended, timed_out
@@ -127,26 +128,11 @@ def batches(jobs: Sequence[NewJob], row: bool | None = None) -> Iterator[list[Ne
         row: what :func:`is_row` says of them; None: not asked yet.
     """
     most = ROW_JOBS if (is_row(jobs) if row is None else row) else BATCH_JOBS
-    for start in range(0, len(jobs), most):
-        batch = list(jobs[start : start + most])
-        if sum([len(job.payload) for job in batch]) <= BATCH_CHARACTERS:
-            yield batch
+    for part in parts(jobs, most):
+        if sum([len(job.payload) for job in part]) <= BATCH_CHARACTERS:
+            yield list(part)
         else:
-            yield from _smaller(batch)
-
-
-def _smaller(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-    batch: list[NewJob] = []
-    size = 0
-    for job in jobs:
-        length = len(job.payload)
-        if batch and size + length > BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-        batch.append(job)
-        size += length
-    if batch:
-        yield batch
+            yield from packed(part, lambda job: len(job.payload), largest=BATCH_CHARACTERS)
 
 
 def is_plain(job: NewJob) -> bool:

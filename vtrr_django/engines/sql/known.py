@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vtrr_django.domain.job import NewJob, check_same_job
+from vtrr_django.domain.parts import parts
 from vtrr_django.engines.sql.store import Cursor, marks
 
 MOST_KEYS = 400
@@ -13,7 +14,7 @@ MOST_KEYS = 400
 
 
 class Known:
-    """Jobs that exist already, by id and by msg_id."""
+    """Jobs that exist already, by id and by msg_id; of two with one of these, the first added."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, tuple[str, str, str]] = {}
@@ -21,9 +22,9 @@ class Known:
 
     def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
         for job_id, msg_id, partition_key, task_name, payload in rows:
-            self._by_id[job_id] = (partition_key, task_name, payload)
+            self._by_id.setdefault(job_id, (partition_key, task_name, payload))
             if msg_id is not None:
-                self._by_msg_id[msg_id] = job_id
+                self._by_msg_id.setdefault(msg_id, job_id)
 
     def __bool__(self) -> bool:
         return bool(self._by_id)
@@ -42,14 +43,16 @@ class Known:
 
 
 def find_known(cursor: Cursor, queue: str, jobs: Sequence[NewJob], tables: Sequence[str]) -> Known:
-    """Look in ``tables`` for jobs with the given ids and the msg_ids of ``jobs``."""
+    """Look in ``tables`` for jobs with the given ids and the msg_ids of ``jobs``.
+
+    Where several have one, as jobs that were taken over may, that of the first table counts.
+    """
     known = Known()
     ids = sorted({job.id for job in jobs if job.given_id})
     msg_ids = sorted({job.msg_id for job in jobs if job.msg_id is not None})
     for table in tables:
         for column, values in (("id", ids), ("msg_id", msg_ids)):
-            for start in range(0, len(values), MOST_KEYS):
-                chunk = values[start : start + MOST_KEYS]
+            for chunk in parts(values, MOST_KEYS):
                 known.add(
                     cursor.rows(
                         "SELECT id, msg_id, partition_key, task_name, payload "

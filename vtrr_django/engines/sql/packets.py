@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
+from vtrr_django.domain.parts import packed
+
 T = TypeVar("T")
 
 MOST_ROWS: Final = 500
@@ -20,17 +22,7 @@ def packets(items: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]]
         length: of the texts of one, in characters; each may be two bytes in the statement, for a
             quotation mark is escaped there.
     """
-    packet: list[T] = []
-    size = 0
-    for item in items:
-        more = 2 * length(item)
-        if packet and (len(packet) >= MOST_ROWS or size + more > MOST_BYTES):
-            yield packet
-            packet, size = [], 0
-        packet.append(item)
-        size += more
-    if packet:
-        yield packet
+    return packed(items, length, largest=MOST_BYTES // 2, most=MOST_ROWS)
 
 
 def text_length(row: Iterable[Any]) -> int:

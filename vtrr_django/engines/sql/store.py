@@ -26,6 +26,9 @@ from vtrr_django.exceptions import ConfigurationError, StoreUnavailable
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
+Read = Callable[[str, Sequence[object]], list[Row]]
+"""Reads rows: a cursor's ``rows`` inside a transaction, a store's ``read`` outside."""
+
 MAX_ATTEMPTS = 8
 """How often one transaction is tried before its caller hears of the contention."""
 
