@@ -5,14 +5,14 @@ Live jobs are asked of their queue, history and figures of the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from django.db.models import Count, Max, Q
 
-from vtrr_django.domain.job import QueueStats
+from vtrr_django.domain.job import Due, QueueStats
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.store import Store
 from vtrr_django.engines.sql.tables import COMPLETED, FAILED
@@ -22,7 +22,7 @@ from vtrr_django.figures.reading import ALIVE, HOUR, Minute
 from vtrr_django.figures.statements import TOTALS
 from vtrr_django.models import QueueSample, WorkerSighting
 from vtrr_django.queue import Queue
-from vtrr_django.registry import depths
+from vtrr_django.registry import depths, dues
 
 COUNTED: Final = 100_000
 """Rows of the history that are counted; "100,000+" tells as much as the number would."""
@@ -80,6 +80,7 @@ class Overview:
         kept: its history and figures.
         trouble: why there are no ``stats``; "": there are.
         history_trouble: why nothing is known of what was ``kept``; "": it is.
+        due: what keeps its jobs waiting, if that was asked for.
     """
 
     queue: Queue
@@ -87,10 +88,16 @@ class Overview:
     kept: Kept | None
     trouble: str = ""
     history_trouble: str = ""
+    due: Due = field(default_factory=Due)
 
 
-def overviews(queues: Iterable[Queue]) -> list[Overview]:
-    """Return every queue as it stands; one that does not answer says why."""
+def overviews(queues: Iterable[Queue], *, due: bool = False) -> list[Overview]:
+    """Return every queue as it stands; one that does not answer says why.
+
+    Args:
+        queues: which.
+        due: find out what keeps their jobs waiting, too.
+    """
     queues = list(queues)
     kept: dict[str, Kept] = {}
     troubles: dict[str, str] = {}
@@ -101,20 +108,43 @@ def overviews(queues: Iterable[Queue]) -> list[Overview]:
         except TROUBLE as error:
             troubles |= dict.fromkeys(names, str(error))
     looks = depths(queues)
+    waits = whats_due(queues, looks) if due else {}
     return [
-        _overview(queue, looks[queue.name], kept.get(queue.name), troubles.get(queue.name, ""))
+        _overview(
+            queue,
+            looks[queue.name],
+            waits.get(queue.name, Due()),
+            kept.get(queue.name),
+            troubles.get(queue.name, ""),
+        )
         for queue in queues
     ]
 
 
+def whats_due(
+    queues: Iterable[Queue], looks: Mapping[str, QueueStats | VTRRError]
+) -> dict[str, Due | VTRRError]:
+    """Return what keeps jobs waiting, of those queues where some do and are meant to run."""
+
+    def waits(look: QueueStats | VTRRError) -> bool:
+        return isinstance(look, QueueStats) and not look.paused and look.ready + look.scheduled > 0
+
+    return dues([queue for queue in queues if waits(looks[queue.name])], looks)
+
+
 def _overview(
-    queue: Queue, look: QueueStats | VTRRError, kept: Kept | None, trouble: str
+    queue: Queue,
+    look: QueueStats | VTRRError,
+    due: Due | VTRRError,
+    kept: Kept | None,
+    trouble: str,
 ) -> Overview:
-    if isinstance(look, VTRRError):
+    if isinstance(look, VTRRError) or isinstance(due, VTRRError):
+        problem = str(look if isinstance(look, VTRRError) else due)
         return Overview(
-            queue=queue, stats=None, kept=kept, trouble=str(look), history_trouble=trouble
+            queue=queue, stats=None, kept=kept, trouble=problem, history_trouble=trouble
         )
-    return Overview(queue=queue, stats=look, kept=kept, history_trouble=trouble)
+    return Overview(queue=queue, stats=look, kept=kept, history_trouble=trouble, due=due)
 
 
 def _kept(store: Still, names: Sequence[str]) -> dict[str, Kept]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 from django.conf import settings
 
 from vtrr_django.conf import DEFAULT_QUEUE, get_settings
 from vtrr_django.domain.config import QueueConfig
-from vtrr_django.domain.job import JobInfo, QueueStats
+from vtrr_django.domain.job import Due, JobInfo, QueueStats
 from vtrr_django.domain.places import Place, server_of
 from vtrr_django.domain.values import check_job_id, check_queue_name
 from vtrr_django.engines.base import Engine
 from vtrr_django.exceptions import ConfigurationError, StoreUnavailable, VTRRError
 from vtrr_django.queue import Queue
+
+T = TypeVar("T")
 
 _queues: dict[str, Queue] = {}
 _lock = threading.Lock()
@@ -49,7 +52,32 @@ def depths(queues: Iterable[Queue]) -> dict[str, QueueStats | VTRRError]:
     Those in one database are counted together; a store that does not answer is not waited
     for again.
     """
-    groups, found = _by_place(queues)
+    return _ask_each(queues, lambda engines: type(engines[0]).depths(engines))
+
+
+def dues(
+    queues: Iterable[Queue], depths: Mapping[str, QueueStats | VTRRError]
+) -> dict[str, Due | VTRRError]:
+    """Return what keeps the jobs of queues waiting, as :func:`depths` does what it returns.
+
+    Args:
+        queues: those not asked about in vain: it is known how they stand.
+        depths: how.
+    """
+
+    def ask(engines: list[Engine]) -> list[Due]:
+        stand = [one for engine in engines if isinstance(one := depths[engine.name], QueueStats)]
+        return type(engines[0]).dues(engines, stand)
+
+    return _ask_each(queues, ask)
+
+
+def _ask_each(
+    queues: Iterable[Queue], ask: Callable[[list[Engine]], list[T]]
+) -> dict[str, T | VTRRError]:
+    """Return what is said of each queue, or why nothing is, by name."""
+    groups, errors = _by_place(queues)
+    found: dict[str, T | VTRRError] = dict(errors)
     away: dict[Hashable, StoreUnavailable] = {}
     for engines in groups:
         place, names = place_of(engines[0].config), [engine.name for engine in engines]
@@ -58,7 +86,7 @@ def depths(queues: Iterable[Queue]) -> dict[str, QueueStats | VTRRError]:
             found |= dict.fromkeys(names, known)
             continue
         try:
-            found |= zip(names, type(engines[0]).depths(engines), strict=True)
+            found |= zip(names, ask(engines), strict=True)
         except StoreUnavailable as error:
             away[place.lost(error)] = error
             found |= dict.fromkeys(names, error)
@@ -108,10 +136,10 @@ def live_jobs(queues: Iterable[Queue], job_id: str) -> list[JobInfo]:
 
 def _by_place(
     queues: Iterable[Queue],
-) -> tuple[list[list[Engine]], dict[str, QueueStats | VTRRError]]:
+) -> tuple[list[list[Engine]], dict[str, VTRRError]]:
     """Return the engines of queues, those together that are asked together; why some have none."""
     groups: dict[Hashable, list[Engine]] = {}
-    errors: dict[str, QueueStats | VTRRError] = {}
+    errors: dict[str, VTRRError] = {}
     for queue in queues:
         try:
             engine = queue.engine

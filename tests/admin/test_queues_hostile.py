@@ -161,9 +161,16 @@ def test_the_list_needs_few_queries_however_many_queues_there_are(
     settings: Any, staff: Callable[..., Client], store: str
 ) -> None:
     made = STORES[store]()
-    names = [made.new_name() for _ in range(40)]
+    names = [made.new_name() for _ in range(42)]
+    old, *names = names
+    settings.VTRR = {"QUEUES": {name: made.settings() for name in [old, *names]}}
+    put(get_queue(old).engine, "left", "behind")
+    for number, name in enumerate(names):
+        put(get_queue(name).engine, "a", "a", "b")
+        get_queue(name).pause("a")
+        if number % 2:
+            get_queue(name).pause("b")
     settings.VTRR = {"QUEUES": {name: made.settings() for name in names}}
-    put(get_queue(names[7]).engine, "a", "a", "b")
     client = staff("view_queuestate", "steer_queues")
     look(client, address("changelist"))
 
@@ -173,6 +180,9 @@ def test_the_list_needs_few_queries_however_many_queues_there_are(
     queries = [query["sql"] for one in databases for query in one.captured_queries]
     assert len(queries) <= MOST_QUERIES, "\n".join(queries)
     assert all(name in page.text for name in names)
+    assert page.text.count("All jobs that are ready are of partitions that are paused") == 20
+    assert page.text.count("3 ready, and no worker was seen") == 21
+    assert f"Left behind in queue {old}, in database" in page.text
 
 
 @pytest.mark.django_db(transaction=True, databases="__all__")

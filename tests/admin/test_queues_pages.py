@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.admin.conftest import declare
-from tests.admin.looking import address, look, press
+from tests.admin.looking import address, look, messages, press
 from tests.contract.jobs import end, job, put, take
 from tests.races.roles import Note
 from tests.races.waiting import until
@@ -30,6 +30,7 @@ from vtrr_django.models import (
     CompletedJob,
     FailedJob,
     Job,
+    Partition,
     QueueSample,
     QueueTotals,
     WorkerSighting,
@@ -107,7 +108,7 @@ def test_a_store_that_does_not_answer_says_so_in_its_row(settings: Any, root: Cl
 
     page = look(root, address("changelist"))
 
-    assert f"{queue.name} orm running 1 0 0" in page.text
+    assert f"{queue.name} orm no worker 1 0 0" in page.text
     assert "broken redis no answer – – – 0 0" in page.text
     assert "absent orm no answer – – – – –" in page.text
     assert "Redis did not answer" in page.text
@@ -207,11 +208,143 @@ def test_partitions_that_hold_all_jobs_back_are_told_of(queue: Queue, root: Clie
     assert told not in page.text
     queue.pause("resting")
 
-    assert told in look(root, address("detail", queue.name)).text
-    assert "Start one" not in look(root, address("detail", queue.name)).text
+    for text in both(root, queue):
+        assert told in text
+        assert "Start one" not in text
 
     put(queue.engine, "acme")
-    assert told not in look(root, address("detail", queue.name)).text
+    for text in both(root, queue):
+        assert told not in text
+
+
+@pytest.mark.parametrize("settings_say", [{}, {"PARTITION_LIMIT": 9, "RESERVE": 1}])
+def test_no_worker_is_asked_for_jobs_that_partitions_hold_back(
+    queue: Queue, root: Client, settings: Any, settings_say: dict[str, Any]
+) -> None:
+    [(name, declared)] = settings.VTRR["QUEUES"].items()
+    settings.VTRR = {"QUEUES": {name: declared | settings_say}}
+    held = "All jobs that are ready are of partitions that are paused or at their limit"
+    put(queue.engine, "resting", "asleep")
+    for text in both(root, queue):
+        assert "2 ready, and no worker was seen" in text
+        assert "Start one" in text
+        assert held not in text
+    queue.pause("resting")
+    for text in both(root, queue):
+        assert "Start one" in text
+        assert held not in text
+    queue.pause("asleep")
+
+    for text in both(root, queue):
+        assert held in text
+        assert "no worker was seen" not in text
+        assert "Start one" not in text
+
+    put(queue.engine, "resting", delay=36_000)
+    for text in both(root, queue):
+        assert "1 scheduled, and no worker was seen" in text
+        assert "Start one" not in text
+    queue.resume("asleep")
+    for text in both(root, queue):
+        assert "2 ready, 1 scheduled, and no worker was seen" in text
+        assert "Start one" in text
+
+
+@pytest.mark.parametrize("limited_by", ["partition", "PARTITION_LIMIT", "RESERVE"])
+def test_what_waits_at_a_limit_needs_a_worker_only_for_the_leases(
+    queue: Queue, root: Client, settings: Any, limited_by: str
+) -> None:
+    limits = {"RESERVE": {"MAX_CONCURRENCY": 3, "RESERVE": 2}, "PARTITION_LIMIT": {limited_by: 1}}
+    [(name, declared)] = settings.VTRR["QUEUES"].items()
+    settings.VTRR = {"QUEUES": {name: declared | limits.get(limited_by, {})}}
+    if limited_by == "partition":
+        queue.set_partition("acme", limit=1)
+    put(queue.engine, "acme", "acme")
+    assert len(queue.lease(2)) == 1
+
+    for text in both(root, queue):
+        assert "1 leased, and no worker was seen" in text
+        assert "All jobs that are ready are of partitions that are paused or at their" in text
+
+
+def test_partitions_beyond_those_looked_at_are_asked_about(
+    queue: Queue, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtrr_django.admin.queue_pages.MOST", 2)
+    put(queue.engine, *["a"] * 3, *["b"] * 2, "c")
+    for key in "ab":
+        queue.pause(key)
+    assert all("Start one" in text for text in both(root, queue))
+    queue.pause("c")
+
+    for text in both(root, queue):
+        assert "All jobs that are ready are of partitions that are paused" in text
+        assert "Start one" not in text
+
+
+def test_a_store_that_goes_away_in_the_midst_is_told_of(
+    queue: Queue, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(queue.engine, "acme")
+
+    def away(*args: Any) -> Any:
+        raise StoreUnavailable("it went away")
+
+    monkeypatch.setattr(type(queue.engine), "dues", away)
+    page = look(root, address("changelist"))
+
+    assert f"{queue.name} {queue.config.engine} no answer" in page.text
+    assert "it went away" in page.text
+
+
+def test_the_state_of_a_queue_says_what_keeps_it_from_running(queue: Queue, root: Client) -> None:
+    def is_told(state: str) -> bool:
+        listed, own = both(root, queue)
+        engine = queue.config.engine
+        return f"{queue.name} {engine} {state} " in listed and f" {state} engine {engine}" in own
+
+    assert is_told("running")
+    put(queue.engine, "acme", delay=3600)
+    assert is_told("running"), "it is not due"
+    put(queue.engine, "acme")
+    assert is_told("no worker")
+    queue.pause("acme")
+    assert is_told("held back")
+    queue.pause()
+    assert is_told("paused")
+    queue.resume()
+    queue.resume("acme")
+    seen(queue, "here", timedelta(seconds=1))
+    assert is_told("running")
+
+
+def test_partitions_that_are_paused_while_others_run_are_named(queue: Queue, root: Client) -> None:
+    def told() -> str:
+        # Keys are elements of their own.
+        return messages(look(root, address("detail", queue.name))).replace(" ,", ",")
+
+    put(queue.engine, *["acme"] * 3, *"abcdef")
+    queue.pause("idle")
+    queue.measure("here")
+    assert "until somebody resumes" not in told()
+    queue.pause("acme")
+    once = "Paused: partition acme, with 3 ready jobs, which wait until somebody resumes it."
+    assert once in told()
+    for key in "abcd":
+        queue.pause(key)
+    often = "Paused: 5 partitions, with 7 ready jobs, which wait until somebody resumes them: "
+    assert f"{often}acme, a, b and 2 more." in told()
+
+
+def test_jobs_of_a_partition_the_store_has_no_row_of_may_run(settings: Any, root: Client) -> None:
+    """Whoever enqueued them died just after, and no worker has looked since."""
+    queue = declare(settings, "sqlite")
+    put(queue.engine, "resting", "stranded")
+    queue.pause("resting")
+    Partition.objects.filter(partition_key="stranded").delete()
+
+    for text in both(root, queue):
+        assert "Start one" in text
 
 
 def test_no_worker_is_asked_for_before_one_is_needed(queue: Queue, root: Client) -> None:
@@ -233,7 +366,7 @@ def test_a_worker_is_asked_for_where_a_scheduled_job_is_due(queue: Queue, root: 
     put(queue.engine, "acme", delay=0.01)
 
     def asked() -> bool:
-        return "Start one" in look(root, address("detail", queue.name)).text
+        return all("Start one" in text for text in both(root, queue))
 
     until(asked, "the job to be due")
 

@@ -15,13 +15,16 @@ import pytest
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.utils import ConnectionHandler, ConnectionRouter
 from django.test import override_settings
 
 import tests.app.tasks  # noqa: F401 - not first while settings lack its queue
 import vtrr_django.checks
 from tests import services
+from tests.contract.redis_store import forget_all
+from tests.contract.stores import STORES
+from tests.races.roles import Note
 from vtrr_django import get_queue
 
 _numbers = itertools.count(1)
@@ -690,3 +693,33 @@ def test_an_api_that_is_open_to_this_machine_is_no_deployment(
             expected
         )
         assert "vtrr.W017" not in ids()
+
+
+# -- W018 -------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("store", ["sqlite", "fakeredis"])
+def test_jobs_of_a_queue_that_was_renamed_are_told_of(store: str) -> None:
+    forget_all()
+    made = STORES[store]()
+    name = made.new_name()
+    how: dict[str, Any] = {"databases": [], "include_deployment_checks": True}
+    if store == "sqlite":
+        how = {"databases": ["default"], "tags": ["database"]}
+    with override_settings(VTRR={"QUEUES": {name: made.settings()}}):
+        get_queue(name).publish(Note(), partition_key="acme")
+    with override_settings(VTRR={"QUEUES": {f"{name}-new": made.settings()}}):
+        (message,) = [
+            one for one in run_checks(**how) if one.id == "vtrr.W018" and f"{name}," in one.msg
+        ]
+        assert f"Left behind in queue {name}, in " in message.msg
+        assert f"put '{name}' back into VTRR['QUEUES']" in message.msg
+        run_checks(databases=None)
+
+
+@pytest.mark.django_db
+def test_a_database_without_our_tables_holds_no_such_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.introspection, "table_names", lambda *args: ["auth_user"])
+    monkeypatch.setattr("vtrr_django.strays.Store", None)
+    assert vtrr_django.checks.check_databases_for_strays(databases=["default"]) == []

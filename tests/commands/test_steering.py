@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
+from django.test import override_settings
 
 from tests.aging import age_history
 from tests.commands.conftest import Shop
@@ -466,3 +467,14 @@ def test_purge_without_asking(only_mails: Shop) -> None:
 
 def test_purge_of_nothing_asks_nothing(only_mails: Shop) -> None:
     assert call("vtrr_purge") == "Nothing waits in queue mails.\n"
+
+
+def test_jobs_of_a_queue_that_was_renamed_are_told_of(shop: Shop) -> None:
+    put(shop, 3)
+    assert "Left behind" not in call("vtrr_stats")
+    with override_settings(VTRR={"QUEUES": {"letters": {}}}):
+        told = call("vtrr_stats")
+        assert "Left behind in queue mails, in database 'default': 3 ready." in told
+        assert "put 'mails' back into VTRR['QUEUES']" in told
+        assert "Left behind" not in call("vtrr_stats", "--queue=letters")
+        assert [one["queue"] for one in json.loads(call("vtrr_stats", "--json"))] == ["letters"]

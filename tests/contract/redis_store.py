@@ -48,6 +48,11 @@ return count
 _fake = fakeredis.FakeServer()
 
 
+def forget_all() -> None:
+    """Empty the fake, for tests of what is in the place of a queue besides it."""
+    fakeredis.FakeRedis(server=_fake).flushall()
+
+
 class FakeRedisEngine(RedisEngine):
     """The engine on a Redis that lives in this process, with decoded responses."""
 

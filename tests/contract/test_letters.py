@@ -358,6 +358,32 @@ def test_depths_of_several_queues_are_told_apart(store: Store) -> None:
     assert [one.partitions_waiting for one in found] == [2, 0, 0]
 
 
+def test_what_keeps_jobs_waiting_is_known(store: Store) -> None:
+    idle, held, free, late, full = engines = [store.engine() for _ in range(5)]
+    put(held, "a", "a", "b")
+    put(free, "a", "b")
+    for engine in (held, free):
+        engine.pause("a")
+    held.pause("b")
+    put(late, "a", delay=60.0)
+    put(full, "a", "a", "b")
+    for key in ("a", "b"):
+        full.set_partition(key, limit=1)
+    assert len(take(full, 3)) == 2
+
+    def dues() -> list[tuple[bool, bool]]:
+        found = type(idle).dues(engines, [engine.depth() for engine in engines])
+        assert found == [engine.due(engine.depth()) for engine in engines]
+        return [(one.held, one.overdue) for one in found]
+
+    nothing, waits = (False, False), (True, False)
+    assert dues() == [nothing, waits, nothing, nothing, waits]
+    store.advance(late.name, 120)
+    held.resume("a")
+    full.set_partition("a", limit=2)
+    assert dues() == [nothing, nothing, nothing, (False, True), nothing]
+
+
 def test_depth_asks_nothing_about_ended_jobs(store: Store) -> None:
     engine = store.engine()
     kill(engine, "a")

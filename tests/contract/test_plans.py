@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ from vtrr_django.domain.job import OutcomeKind, Renewal
 from vtrr_django.domain.states import State
 from vtrr_django.engines.base import Engine
 from vtrr_django.engines.sql.dialect import dialect_of
+from vtrr_django.engines.sql.store import Store as Database
+from vtrr_django.engines.sql.strays import strays
 from vtrr_django.engines.sql.tables import JOB, PARTITION
 
 EXPLAIN = {
@@ -33,7 +35,14 @@ def plans_of(store: OrmStore) -> Iterator[list[tuple[str, str]]]:
     connection = connections[store.alias]
 
     def explain(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if not many and sql.lstrip()[:6] in ("SELECT", "UPDATE", "DELETE", "WITH w", "WITH R"):
+        if not many and sql.lstrip()[:6] in (
+            "SELECT",
+            "UPDATE",
+            "DELETE",
+            "WITH w",
+            "WITH n",
+            "WITH R",
+        ):
             # The driver's own cursor: one of Django's would come back to this wrapper.
             cursor = connection.connection.cursor()
             bound = sql.replace("%s", "?") if connection.vendor == "sqlite" else sql
@@ -46,21 +55,21 @@ def plans_of(store: OrmStore) -> Iterator[list[tuple[str, str]]]:
         yield found
 
 
-def reads_a_whole_table(vendor: str, plan: str) -> bool:
+def reads_a_whole_table(vendor: str, plan: str, tables: Sequence[str] = (JOB, PARTITION)) -> bool:
     """Return whether the plan goes through all jobs or partitions of every queue."""
     if vendor == "sqlite":
         lines = [row[3] for row in json.loads(plan)]
         return any(
             line.startswith(f"SCAN {table}") and "INDEX" not in line
             for line in lines
-            for table in (JOB, PARTITION)
+            for table in tables
         )
     if vendor == "mysql":
-        return any(row[2] in (JOB, PARTITION) and row[3] == "ALL" for row in json.loads(plan))
+        return any(row[2] in tables and row[3] == "ALL" for row in json.loads(plan))
     nodes = [json.loads(plan)[0][0][0]["Plan"]]
     while nodes:
         node = nodes.pop()
-        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in (JOB, PARTITION):
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in tables:
             return True
         nodes += node.get("Plans", [])
     return False
@@ -171,6 +180,34 @@ def test_pages_of_jobs_come_in_index_order(
         # What is leased is little; and not every index tells those of one moment apart.
         if state is not State.LEASED and "scheduled_at = %s AND seq" not in sql:
             assert not [sort for sort in SORTS if sort in plan], f"{sql}\n{plan}"
+
+
+def test_what_is_asked_for_the_page_of_all_queues_reads_no_whole_table(
+    store: Store, filled: Engine
+) -> None:
+    assert isinstance(store, OrmStore)
+    for partition in ("tenant-1", "tenant-2"):
+        filled.pause(partition)
+    filled.set_partition("tenant-3", limit=1)
+    depth = filled.depth()
+    with plans_of(store) as plans:
+        assert not filled.due(depth).held
+        [left] = strays(Database(store.alias), ["another"])
+    assert (left.queue, left.ready, left.leased) == (filled.name, depth.ready, depth.leased)
+    vendor = connections[store.alias].vendor
+    *looks, (_, walk) = plans
+    assert len(looks) == 2
+    for sql, plan in looks:  # all partitions are this queue's, and all are looked at
+        assert not reads_a_whole_table(vendor, plan, [JOB]), f"{sql}\n{plan}"
+    if vendor == "postgresql":  # most of the table is counted here, and read for that
+        [names] = [
+            one for one in json.loads(walk)[0][0][0]["Plan"]["Plans"] if "CTE Name" not in one
+        ]
+        assert "Seq Scan" not in json.dumps(names), walk
+    else:
+        assert not reads_a_whole_table(vendor, walk, [JOB]), walk
+    if vendor == "mysql":
+        assert "Using index for group-by" in walk
 
 
 def test_only_what_can_be_found_out_again_is_committed_without_the_disk(store: Store) -> None:

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
+from vtrr_django import strays
 from vtrr_django.admin import charts
 from vtrr_django.admin.buttons import queue_buttons
 from vtrr_django.admin.markup import NOTHING, counted, duration, name, number, relative
 from vtrr_django.admin.partition_table import PartitionTable
+from vtrr_django.admin.standing import State, is_clueless, notes, paused_partitions, state_of
 from vtrr_django.admin.tenants import MOST, rows_of
 from vtrr_django.admin.visit import Visit
-from vtrr_django.domain.job import PartitionStats, QueueStats
+from vtrr_django.domain.job import Due, PartitionStats, QueueStats
 from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
 from vtrr_django.engines.sql.store import Store
-from vtrr_django.exceptions import ConfigurationError, ValidationError
+from vtrr_django.exceptions import ConfigurationError, ValidationError, VTRRError
 from vtrr_django.figures.reading import ALIVE, Minute, Reader, SeenWorker, Tenant
 from vtrr_django.health import check_workers
 from vtrr_django.models import CompletedJob, FailedJob
-from vtrr_django.overview import TROUBLE, Kept, Overview, Still, at_a_glance, overviews
+from vtrr_django.overview import (
+    TROUBLE,
+    Kept,
+    Overview,
+    Still,
+    at_a_glance,
+    overviews,
+    whats_due,
+)
 from vtrr_django.queue import Queue
 from vtrr_django.registry import all_queues
 
@@ -40,42 +50,23 @@ class Fact:
     about: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Due:
-    """What is known of the jobs of a queue that wait.
-
-    Attributes:
-        held: all that are ready are of partitions that are paused or at their limit.
-        overdue: a scheduled one is due already.
-    """
-
-    held: bool = False
-    overdue: bool = False
-
-
-_HELD: Final = (
-    "All jobs that are ready are of partitions that are paused or at their limit: resume a "
-    "partition, raise its limit, or wait for its jobs that run."
-)
-
-_CLUELESS: Final = (
-    "Workers are given jobs whose task they do not have, and put them back. Their log names it: "
-    "see that its module is imported there, and that they run the newest code."
-)
-
-
 # -- all queues --------------------------------------------------------------------
 
 
 def overview(visit: Visit, extra: dict[str, Any]) -> HttpResponse:
     """Show all queues."""
-    trouble, found = "", []
+    trouble, found, left = "", [], list[str]()
     try:
-        found = overviews(all_queues())
+        found = overviews(all_queues(), due=True)
+        left = strays.told(
+            strays.find(one.queue for one in found if not (one.trouble or one.history_trouble))
+        )
     except ConfigurationError as error:
         trouble = str(error)
     rows = [_overview_row(visit, index, one) for index, one in enumerate(found)]
-    return visit.render("queues.html", "Queues", {"trouble": trouble, "rows": rows, **extra})
+    return visit.render(
+        "queues.html", "Queues", {"trouble": trouble, "left": left, "rows": rows, **extra}
+    )
 
 
 def _overview_row(visit: Visit, index: int, one: Overview) -> dict[str, Any]:
@@ -88,7 +79,7 @@ def _overview_row(visit: Visit, index: int, one: Overview) -> dict[str, Any]:
         "name": queue.name,
         "url": visit.links.to("detail", queue.name),
         "engine": queue.config.engine,
-        "paused": stats is not None and stats.paused,
+        "state": state_of(queue, stats, kept, one.due),
         "trouble": one.trouble,
         "history_trouble": one.history_trouble,
         "facts": [*_live_facts(visit, queue, stats), *_ended_facts(visit, queue, kept)],
@@ -96,7 +87,7 @@ def _overview_row(visit: Visit, index: int, one: Overview) -> dict[str, Any]:
         "plot": plot,
         "ended": NOTHING if kept is None else number(sum(m.completed for m in kept.minutes)),
         "workers": NOTHING if kept is None else f"{kept.alive:,}",
-        "notes": [] if kept is None else notes(queue, stats, kept, Due()),
+        "notes": [] if kept is None else notes(queue, stats, kept, one.due),
         "buttons": queue_buttons(visit, queue.name, stats, failed),
     }
 
@@ -129,67 +120,6 @@ def _oldest(stats: QueueStats | None) -> str:
     return NOTHING if none or stats is None else duration(stats.oldest_wait_seconds)
 
 
-def notes(queue: Queue, stats: QueueStats | None, kept: Kept, due: Due) -> list[str]:
-    """Return why jobs wait, and what to do about it, where a page can tell.
-
-    Args:
-        queue: which.
-        stats: its live jobs; None: nobody knows.
-        kept: of it, when workers were seen.
-        due: what is known of the jobs that wait.
-    """
-    if stats is None:
-        return []
-    if stats.paused:
-        return ["Paused: its jobs wait until somebody resumes it."]
-    told = [] if not due.held else [_HELD]
-    if _is_clueless(kept):
-        told.append(_CLUELESS)
-    return told + ([] if kept.alive else _unattended(queue, stats, kept, due))
-
-
-def _is_clueless(kept: Kept) -> bool:
-    """Return whether workers were just given jobs whose task they do not have."""
-    return kept.unknown_at is not None and kept.now - kept.unknown_at <= ALIVE
-
-
-def _unattended(queue: Queue, stats: QueueStats, kept: Kept, due: Due) -> list[str]:
-    """Return what is said of jobs that wait where no worker is; a health check must agree."""
-    needing = [
-        f"{n:,} {state}"
-        for state, n in (
-            ("ready", 0 if due.held or _has_time(queue, stats) else stats.ready),
-            ("scheduled", stats.scheduled),
-            ("leased", stats.leased),
-        )
-        if n
-    ]
-    if not needing:
-        return []
-    seen = "none in the last day"
-    if kept.seen_at is not None:
-        seen = f"the last {duration((kept.now - kept.seen_at).total_seconds())} ago"
-    cure = f"manage.py vtrr_worker --queue {queue.name}"
-    if queue.config.celery_queue is not None:
-        cure = f"a Celery worker that consumes {queue.config.celery_queue}"
-    unseen = f"no worker was seen in the last {ALIVE.seconds} seconds ({seen})"
-    waits = needing != [f"{stats.scheduled:,} scheduled"] or due.overdue
-    start = "Start one" if waits else "When they fall due they need one"
-    told = [f"{', '.join(needing)}, and {unseen}. {start}: {cure}"]
-    if stats.leased:
-        told.append(
-            "What dead workers held comes back when its lease has run out and somebody looks: a "
-            "worker, beat, or Reclaim now."
-        )
-    return told
-
-
-def _has_time(queue: Queue, stats: QueueStats) -> bool:
-    """Return whether settings let jobs wait for this long, as for the next ``--burst``."""
-    patience = queue.config.health_max_wait
-    return patience is not None and stats.oldest_wait_seconds <= patience
-
-
 # -- one queue ---------------------------------------------------------------------
 
 
@@ -201,6 +131,7 @@ class Looked:
     """
 
     stats: QueueStats | None = None
+    due: Due = field(default_factory=Due)
     partitions: list[PartitionStats] = field(default_factory=list)
     failed: int | None = None
     completed: int | None = None
@@ -223,6 +154,7 @@ def detail(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
     store_now = None if looked.stats is None else looked.stats.now
     rows = rows_of(queue, looked.partitions, looked.past, store_now)
     alive = [one for one in looked.workers if _is_alive(one, looked.now)]
+    looked.due = _due(queue, looked, alive)
     told = _notes(queue, looked, alive)
     return visit.render(
         "queue.html",
@@ -230,7 +162,7 @@ def detail(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse:
         {
             "trouble": looked.trouble,
             "history_trouble": looked.history_trouble,
-            "paused": looked.stats is not None and looked.stats.paused,
+            "state": _state(queue, looked, alive),
             "notes": told,
             "failures_url": visit.links.ended(FailedJob, queue=name),
             "runs_url": visit.links.ended(CompletedJob, queue=name),
@@ -305,33 +237,48 @@ def _look_back(queue: Queue, looked: Looked) -> None:
 
 
 def _notes(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[str]:
-    if looked.now is None:
+    kept = _kept(looked, alive)
+    if kept is None:
         return []
-    kept = Kept(
+    told = notes(queue, looked.stats, kept, looked.due)
+    if looked.stats is not None and not (looked.stats.paused or looked.due.held):
+        told += paused_partitions(looked.partitions)
+    # A health check would say that first, in other words.
+    return told if is_clueless(kept) else told + _idle_workers(queue, looked, alive)
+
+
+def _state(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> State:
+    stats = None if looked.trouble else looked.stats  # it may have gone away in the midst
+    return state_of(queue, stats, _kept(looked, alive), looked.due)
+
+
+def _kept(looked: Looked, alive: Sequence[SeenWorker]) -> Kept | None:
+    if looked.now is None:
+        return None
+    return Kept(
         now=looked.now,
         alive=len(alive),
         seen_at=looked.workers[0].seen_at if looked.workers else None,
         unknown_at=looked.unknown_at,
     )
-    told = notes(queue, looked.stats, kept, _due(queue, looked, alive))
-    # A health check would say that first, in other words.
-    return told if _is_clueless(kept) else told + _idle_workers(queue, looked, alive)
 
 
 def _due(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> Due:
+    """Return what keeps jobs waiting; the store is asked for what is not known yet."""
     stats = looked.stats
-    if stats is None or looked.more:
+    if stats is None or stats.paused or looked.trouble:
         return Due()
     waiting = [one for one in looked.partitions if one.ready]
     held = bool(waiting) and not any(one.may_run for one in waiting)
-    if alive or not stats.scheduled or stats.now is None:
-        return Due(held=held)
-    try:
-        first = queue.jobs("scheduled", limit=1).jobs
-    except TROUBLE:
-        return Due(held=held)
-    due = [job.ready_at for job in first if job.ready_at is not None]
-    return Due(held=held, overdue=any(at <= stats.now for at in due))
+    unsure = held and looked.more
+    if not unsure:
+        stats = replace(stats, ready=0, partitions_waiting=0)
+    if alive:
+        stats = replace(stats, scheduled=0)
+    due = whats_due([queue], {queue.name: stats}).get(queue.name, Due())
+    if isinstance(due, VTRRError):
+        return Due(held=held and not unsure)
+    return Due(held=due.held if unsure else held, overdue=due.overdue)
 
 
 def _idle_workers(queue: Queue, looked: Looked, alive: Sequence[SeenWorker]) -> list[str]:

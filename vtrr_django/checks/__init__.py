@@ -18,6 +18,7 @@ from vtrr_django.checks.engines import check_engines, check_redis, check_redis_s
 from vtrr_django.checks.http import check_loopback, check_secrets
 from vtrr_django.checks.leases import check_leases, check_limits, check_time_limits
 from vtrr_django.checks.settings import check_settings, check_unused
+from vtrr_django.checks.strays import check_databases_for_strays, check_stores_for_strays
 
 __all__ = [
     "TAG",
@@ -27,6 +28,7 @@ __all__ = [
     "check_celery_queues",
     "check_database_versions",
     "check_databases",
+    "check_databases_for_strays",
     "check_engines",
     "check_leases",
     "check_limits",
@@ -36,6 +38,7 @@ __all__ = [
     "check_router",
     "check_secrets",
     "check_settings",
+    "check_stores_for_strays",
     "check_time_limits",
     "check_unused",
     "register",
@@ -65,6 +68,8 @@ def register() -> None:
         checks.register(check, TAG)
     checks.register(check_redis_servers, TAG, deploy=True)
     checks.register(check_loopback, TAG, deploy=True)
+    checks.register(check_stores_for_strays, TAG, deploy=True)
     # Without TAG: Django 6.1 runs what is tagged "database" when one of its tags is asked for.
     checks.register(check_database_versions, Tags.database)
     checks.register(check_beat_rows, Tags.database)
+    checks.register(check_databases_for_strays, Tags.database)

@@ -81,8 +81,12 @@ class QueueConfig:
 
     def effective_limit(self, own: int | None) -> int | None:
         """Return the limit in force for a partition whose own limit is ``own``."""
-        limit = self.partition_limit if own is None else own
-        if self.reserve:
-            most = max(1, self.max_concurrency - self.reserve)
-            return most if limit is None else min(limit, most)
-        return limit
+        limit, most = self.partition_limit if own is None else own, self.most_of_one
+        if most is None:
+            return limit
+        return most if limit is None else min(limit, most)
+
+    @property
+    def most_of_one(self) -> int | None:
+        """What ``reserve`` leaves for any one partition; None: it is not set."""
+        return max(1, self.max_concurrency - self.reserve) if self.reserve else None

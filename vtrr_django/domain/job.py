@@ -252,6 +252,36 @@ class PartitionStats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Due:
+    """What keeps the jobs of a queue waiting, as far as its store knows.
+
+    Attributes:
+        held: jobs are ready, and all are of partitions that are paused or at their limit.
+        overdue: a scheduled one is due already.
+    """
+
+    held: bool = False
+    overdue: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stray:
+    """Live jobs that are where settings look for no queue of their name.
+
+    Attributes:
+        queue: the name of the queue they are in.
+        place: where they are, for people; no address, which may hold a password.
+        ready, scheduled, leased: how many there are.
+    """
+
+    queue: str
+    place: str
+    ready: int = 0
+    scheduled: int = 0
+    leased: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QueueStats:
     """Counts of one queue; ``Queue.stats()`` turns it into the documented dict.
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.job import (
+    Due,
     JobInfo,
     JobPage,
     LeasedJob,
@@ -22,6 +23,7 @@ from vtrr_django.domain.job import (
     QueueStats,
     Reclaimed,
     Renewal,
+    Stray,
 )
 from vtrr_django.domain.states import State
 
@@ -65,7 +67,7 @@ class Engine(ABC):
     """The database whose open transaction an enqueue joins; None when it joins none."""
 
     counts_together: bool = False
-    """Whether :meth:`depths` and :meth:`each_job` ask once for all queues of one place."""
+    """Whether :meth:`depths`, :meth:`dues` and :meth:`each_job` ask once for a whole place."""
 
     on_reclaimed: Callable[[Sequence[Reclaimed]], None]
     """Called after the commit with leases that ran out, whichever verb brought them back."""
@@ -236,6 +238,24 @@ class Engine(ABC):
     def depths(cls, engines: Sequence[Engine]) -> list[QueueStats]:
         """Count as :meth:`depth` for engines of this class that share one place."""
         return [engine.depth() for engine in engines]
+
+    @abstractmethod
+    def due(self, depth: QueueStats) -> Due:
+        """Return what keeps jobs waiting; ``depth`` is what :meth:`depth` said a moment ago."""
+
+    @classmethod
+    def dues(cls, engines: Sequence[Engine], depths: Sequence[QueueStats]) -> list[Due]:
+        """Do :meth:`due` for engines of this class that share one place."""
+        return [engine.due(depth) for engine, depth in zip(engines, depths, strict=True)]
+
+    @classmethod
+    def strays(cls, engines: Sequence[Engine]) -> list[Stray]:
+        """Return what waits in the place that engines of this class share, and in none of them.
+
+        Bounded: where a store has no record of its queues, some may be missed. Empty where jobs
+        are rows of a database, which is asked itself.
+        """
+        return []
 
     def waiting(self) -> int:
         """Count ready jobs, and nothing else; 0 while the queue is paused."""

@@ -12,6 +12,7 @@ from django.db import Error, transaction
 
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.job import (
+    Due,
     JobInfo,
     JobPage,
     LeasedJob,
@@ -29,7 +30,7 @@ from vtrr_django.engines.orm.browse import Browser, holders
 from vtrr_django.engines.orm.busy_period import BusyPeriod
 from vtrr_django.engines.orm.candidates import Candidates
 from vtrr_django.engines.orm.claim import Claim, Claimer
-from vtrr_django.engines.orm.figures import Figures, depths
+from vtrr_django.engines.orm.figures import Figures, depths, dues
 from vtrr_django.engines.orm.finish import Finished, Finisher, Mixup
 from vtrr_django.engines.orm.forget import Forgetter
 from vtrr_django.engines.orm.insert import Inserter, may_be_ready
@@ -412,6 +413,16 @@ class OrmEngine(Engine):
     def depths(cls, engines: Sequence[Engine]) -> list[QueueStats]:
         store = Store(engines[0].config.database)
         found = depths(store, [engine.name for engine in engines])
+        return [found[engine.name] for engine in engines]
+
+    def due(self, depth: QueueStats) -> Due:
+        return self.dues([self], [depth])[0]
+
+    @classmethod
+    def dues(cls, engines: Sequence[Engine], depths: Sequence[QueueStats]) -> list[Due]:
+        store = Store(engines[0].config.database)
+        known = {engine.name: depth for engine, depth in zip(engines, depths, strict=True)}
+        found = dues(store, {engine.name: engine.config for engine in engines}, known)
         return [found[engine.name] for engine in engines]
 
     def partitions(

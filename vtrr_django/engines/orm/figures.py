@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -11,14 +11,22 @@ from django.db.models import Count, Min, Model, Q
 
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.fairness import FIRST_TAG
-from vtrr_django.domain.job import PartitionStats, QueueStats
+from vtrr_django.domain.job import Due, PartitionStats, QueueStats
 from vtrr_django.domain.states import State
 from vtrr_django.engines.sql.fields import from_microseconds
 from vtrr_django.engines.sql.history import History
 from vtrr_django.engines.sql.known import MOST_KEYS
 from vtrr_django.engines.sql.models import Job
 from vtrr_django.engines.sql.store import Store, marks
-from vtrr_django.engines.sql.tables import JOB, LEASED, PARTITION, QUEUE, READY, SCHEDULED
+from vtrr_django.engines.sql.tables import (
+    JOB,
+    LEASED,
+    LINE,
+    PARTITION,
+    QUEUE,
+    READY,
+    SCHEDULED,
+)
 
 
 class _Known(NamedTuple):
@@ -85,6 +93,86 @@ def _depths(store: Store, names: Sequence[str]) -> dict[str, QueueStats]:
             now=from_microseconds(int(now)),
         )
     return stats
+
+
+def dues(
+    store: Store, configs: Mapping[str, QueueConfig], depths: Mapping[str, QueueStats]
+) -> dict[str, Due]:
+    """Return what keeps jobs of queues of one database waiting: two statements at most.
+
+    Held partitions are counted, and compared with those that wait: this takes a probe for each
+    of them, where a search for one that may run would go through all jobs to find none.
+    """
+    waiting = {name: config for name, config in configs.items() if depths[name].ready}
+    held = _held(store, waiting) if waiting else {}
+    late = _late(store, [name for name in configs if depths[name].scheduled])
+    return {
+        name: Due(
+            held=0 < depths[name].partitions_waiting <= held.get(name, 0), overdue=name in late
+        )
+        for name in configs
+    }
+
+
+def _late(store: Store, names: Sequence[str]) -> set[str]:
+    """Return the queues with a scheduled job that is due already."""
+    if not names:
+        return set()
+    looks = ", ".join(
+        f"(SELECT MIN(scheduled_at) FROM {JOB} WHERE queue = %s AND state = %s) AS due_{n}"
+        for n in range(len(names))
+    )
+    [[now, *dues]] = store.read(
+        f"SELECT {store.dialect.clock} AS now, {looks}",
+        [*store.dialect.clock_params(), *(value for name in names for value in (name, SCHEDULED))],
+    )
+    return {
+        name
+        for name, due in zip(names, dues, strict=True)
+        if due is not None and due <= now  # it may have been taken meanwhile
+    }
+
+
+def _held(store: Store, configs: Mapping[str, QueueConfig]) -> dict[str, int]:
+    """Count the partitions of each queue whose ready jobs may not run.
+
+    In one grouped statement: of one with an expression for each queue, PostgreSQL would compile
+    them all, which takes seconds.
+    """
+    names = list(configs)
+    by_limit: dict[str, list[str]] = {}
+    for name, config in configs.items():
+        by_limit.setdefault(_limit(config), []).append(name)
+    limits = " ".join(
+        f"WHEN p.queue IN {marks(queues)} THEN {limit}" for limit, queues in by_limit.items()
+    )
+    rows = store.read(
+        f"SELECT p.queue, COUNT(CASE WHEN p.paused OR leased.jobs >= CASE {limits} END THEN ("
+        f"SELECT 1 FROM {JOB} WHERE queue = p.queue AND state = %s "
+        f"AND partition_key = p.partition_key ORDER BY {LINE} LIMIT 1"
+        f") END) FROM {PARTITION} p LEFT JOIN ("
+        f"SELECT queue, partition_key, COUNT(*) AS jobs FROM {JOB} "
+        f"WHERE queue IN {marks(names)} AND state = %s GROUP BY queue, partition_key"
+        ") leased ON leased.queue = p.queue AND leased.partition_key = p.partition_key "
+        f"WHERE p.queue IN {marks(names)} GROUP BY p.queue",
+        [
+            *(name for queues in by_limit.values() for name in queues),
+            READY,
+            *names,
+            LEASED,
+            *names,
+        ],
+    )
+    return dict(rows)
+
+
+def _limit(config: QueueConfig) -> str:
+    """Return the expression of a partition's limit, as ``QueueConfig.effective_limit`` says it."""
+    own, none, most = "p.in_flight_limit", config.effective_limit(None), config.most_of_one
+    if none is None:
+        return own
+    capped = own if most is None else f"CASE WHEN {own} > {most:d} THEN {most:d} ELSE {own} END"
+    return f"COALESCE({capped}, {none:d})"
 
 
 class Figures:

@@ -144,9 +144,8 @@ class Commands:
 
 def _rules(config: QueueConfig) -> str:
     """Return ARGV 1 of the scripts; see ``state.lua``."""
-    most = max(1, config.max_concurrency - config.reserve) if config.reserve else None
     carried = config.completed_retention and max(config.completed_retention, CARRIED)
-    rules = (config.partition_limit, most, None, config.max_timeouts, carried)
+    rules = (config.partition_limit, config.most_of_one, None, config.max_timeouts, carried)
     words = ["-" if rule is None else str(rule) for rule in rules]
     words[2] = "1" if config.cost == "runtime" else "0"
     return " ".join(words)

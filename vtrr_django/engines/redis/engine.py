@@ -12,6 +12,7 @@ import redis
 
 from vtrr_django.domain.config import QueueConfig
 from vtrr_django.domain.job import (
+    Due,
     JobInfo,
     JobPage,
     LeasedJob,
@@ -21,6 +22,7 @@ from vtrr_django.domain.job import (
     QueueStats,
     Reclaimed,
     Renewal,
+    Stray,
 )
 from vtrr_django.domain.parts import parts
 from vtrr_django.domain.states import State
@@ -32,6 +34,7 @@ from vtrr_django.engines.redis.commands import Commands
 from vtrr_django.engines.redis.enqueue import Incoming
 from vtrr_django.engines.redis.figures import Figures
 from vtrr_django.engines.redis.outbox import Outbox
+from vtrr_django.engines.redis.strays import strays
 from vtrr_django.engines.sql.history import History
 from vtrr_django.engines.sql.store import Store
 from vtrr_django.exceptions import StoreUnavailable, so_far
@@ -285,6 +288,13 @@ class RedisEngine(Engine):
     def depth(self) -> QueueStats:
         self._adopt()
         return self._figures.depth()
+
+    def due(self, depth: QueueStats) -> Due:
+        return self._figures.due(depth)
+
+    @classmethod
+    def strays(cls, engines: Sequence[Engine]) -> list[Stray]:
+        return strays([one.commands for one in engines if isinstance(one, RedisEngine)])
 
     def waiting(self) -> int:
         return self._figures.waiting()

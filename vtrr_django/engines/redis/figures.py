@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from vtrr_django.domain.config import QueueConfig
-from vtrr_django.domain.job import PartitionStats, QueueStats
+from vtrr_django.domain.job import Due, PartitionStats, QueueStats
 from vtrr_django.engines.redis.commands import Commands
 from vtrr_django.engines.redis.wire import text
-from vtrr_django.engines.sql.fields import from_microseconds
+from vtrr_django.engines.sql.fields import from_microseconds, to_microseconds
 from vtrr_django.engines.sql.history import History
 
 _SCAN, _LOOK = 1000, 250
@@ -44,6 +44,15 @@ class Figures:
     def depth(self) -> QueueStats:
         """Count live jobs."""
         return self._counts()[0]
+
+    def due(self, depth: QueueStats) -> Due:
+        """Return what keeps jobs waiting: nothing is a candidate though jobs are ready."""
+        keys = self.commands.keys
+        now = 0 if depth.now is None else to_microseconds(depth.now) / 1_000_000
+        candidates, overdue = self.commands.look(
+            ("ZCARD", keys["queue"]), ("ZCOUNT", keys["scheduled"], "-inf", repr(now))
+        )
+        return Due(held=depth.ready > 0 and not candidates, overdue=overdue > 0)
 
     def _counts(self) -> tuple[QueueStats, int, int]:
         """Count live jobs, and the completed and failed ones that are on their way."""

@@ -14,6 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import Error as DatabaseFailure
 
+from vtrr_django import strays
 from vtrr_django.connections import DjangoHooks
 from vtrr_django.domain.durations import duration
 from vtrr_django.domain.job import PartitionStats
@@ -77,6 +78,9 @@ class Command(QueueCommand):
         elif watch is None:
             known = _look(queues, partitions=partitions)
             self.stdout.write(_report(known))
+            if options["queue"] is None:
+                for sentence in strays.told(strays.find(queues)):
+                    self.stdout.write(f"\n{sentence}")
             _complain(known)
         elif not 0 < watch <= LONGEST_WATCH:
             raise CommandError(
