@@ -146,7 +146,7 @@ def test_each_attempt_gets_the_arguments_that_were_enqueued(site: Site) -> None:
     ids=["unknown", "datetime"],
 )
 def test_arguments_are_not_what_json_of_celery_takes_them_for(site: Site, given: Any) -> None:
-    """A tenant may send anything; it has marks for types of its own, and drops what it knows not."""
+    """It marks types of its own, and refuses marks it does not know; tenants may send anything."""
     label = f"marks {given['__type__']}"
     job_id = site.enqueue("plain", label, ["retry and tell", given])
     assert site.end_of("plain", job_id) == "completed"
