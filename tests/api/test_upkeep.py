@@ -18,6 +18,7 @@ from vtrr_django.api.upkeep import Upkeep
 from vtrr_django.exceptions import StoreUnavailable
 from vtrr_django.models import CompletedJob
 from vtrr_django.queue import Queue
+from vtrr_django.worker import logs
 
 
 @pytest.fixture
@@ -127,7 +128,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(upkeep, "time", clock)
+    for module in (upkeep, logs):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 

@@ -19,6 +19,9 @@ QUEUES: dict[str, dict[str, Any]] = {
     # Retries have to begin before the lease that is kept for them runs out, however long the
     # others of this list keep the pool busy.
     "plain-kept": {"LEASE_SECONDS": 60},
+    # So have theirs; and then the lease of the retry has to run out.
+    "plain-killed": {"LEASE_SECONDS": 20},
+    "late-killed": {"LEASE_SECONDS": 20},
     "auto": {"LEASE_SECONDS": 60},
     "always": {},
     "async": {"LEASE_SECONDS": 60},
@@ -86,19 +89,19 @@ CASES: dict[str, tuple[str, list[Any], list[tuple[int, int]], str]] = {
     "is killed": ("plain", [["kill"], ["end"]], [(0, 0), (0, 1)], "completed"),
     "is killed with a late ack": ("late", [["kill"], ["end"]], [(0, 0), (0, 1)], "completed"),
     "is killed in its retry": (
-        "plain",
+        "plain-killed",
         [["retry", 0], ["kill"], ["end"]],
         [(0, 0), (1, 0), (1, 1)],
         "completed",
     ),
     "is killed in its retry with a late ack": (
-        "late",
+        "late-killed",
         [["retry", 0], ["kill"], ["end"]],
         [(0, 0), (1, 0), (1, 1)],
         "completed",
     ),
     "is killed in its retry, which comes twice": (
-        "plain",
+        "plain-killed",
         [["retry twice"], ["kill"], ["end"]],
         [(0, 0), (1, 0), (1, 1)],
         "completed",
