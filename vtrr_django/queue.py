@@ -7,7 +7,6 @@ transaction, signals. Verbs say what they did.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from vtrr_django.declaring import Declaring
 from vtrr_django.dispatching import Dispatcher, load_dispatcher
 from vtrr_django.domain import values as checks
 from vtrr_django.domain.config import QueueConfig
+from vtrr_django.domain.forks import at_fork
 from vtrr_django.domain.ids import new_job_id, new_job_ids
 from vtrr_django.domain.job import (
     JobInfo,
@@ -83,8 +83,7 @@ def _begin_anew() -> None:
         queue._lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_begin_anew)
+at_fork(after_in_child=_begin_anew)
 
 
 class Queue(Declaring, Ending):

@@ -17,6 +17,7 @@ from django.db import connections, transaction
 from django.http import HttpRequest
 
 from tests.api.asking import Api
+from tests.clock import Clock
 from tests.commands.manage import manage
 from tests.races.waiting import PATIENCE, until
 from vtrr_django import get_queue
@@ -131,21 +132,6 @@ def test_what_was_ended_is_told_though_the_store_goes_away_meanwhile(
 
 
 # -- the rules by themselves -------------------------------------------------------
-
-
-class Clock:
-    """Stands for the clock by which a wait waits."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.pauses: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.asking import Api
 from tests.api.conftest import MakeQueue
+from tests.clock import Clock
 from tests.contract.stores import Store
 from tests.races.waiting import until
 from vtrr_django.api import upkeep
@@ -115,14 +116,6 @@ class Fake:
 
     def prune(self) -> None:
         self._do("prune")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

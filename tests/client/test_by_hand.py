@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.client.fakes import Answer, FakeApi, Fault, lost, says, unsent
+from tests.clock import Clock as Still
 from vtrr_django import exceptions
 from vtrr_django.client import leases, talk
 from vtrr_django.client.remote import RemoteQueue
@@ -159,19 +160,13 @@ def test_what_is_no_lease_is_refused_before_anything_is_sent(
 
 
 @dataclass
-class Clock:
-    """The time of leases by hand, which passes in pauses, and when a test says so."""
+class Clock(Still):
+    """The time of leases by hand: things happen in pauses."""
 
-    now: float = 1000.0
-    pauses: list[float] = field(default_factory=list)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
-    def monotonic(self) -> float:
-        return self.now
-
     def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
+        super().sleep(seconds)
         if self.meanwhile:
             self.meanwhile.pop(0)()
 

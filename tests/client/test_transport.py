@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.client.fakes import SECRET, FakeApi, Fault, lost, says, silent, unsent
+from tests.clock import Clock
 from vtrr_django import exceptions
 from vtrr_django.client import transport
 from vtrr_django.client.remote import RemoteQueue
@@ -33,27 +34,16 @@ def way_to(api: FakeApi, base_url: str = "http://jobs.test", **more: Any) -> Tra
     return Transport(base_url, api.secret, http_options=options, **more)
 
 
-class Clock:
-    """Stands for the time: what sleeps makes it later."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.pauses: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
+class WallClock(Clock):
+    """Signatures are of the real time."""
 
     def time(self) -> float:
         return time.time()
 
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
-
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = WallClock()
     monkeypatch.setattr(transport, "time", clock)
     return clock
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.clock import Clock
 from tests.figures.jobs import LEASE_SECONDS, LEASED_AT, end, lease, reclaimed, renewal
 from tests.races.threads import together
 from vtrr_django.domain.job import LeasedJob, OutcomeKind
@@ -24,15 +25,6 @@ from vtrr_django.figures.recorder import (
 )
 
 ROOT = Path(__file__).parents[2]
-
-
-class Clock:
-    """Stands still until a test moves it."""
-
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -6,18 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.clock import Clock
 from vtrr_django.exceptions import StoreUnavailable
 from vtrr_django.worker import logs
 
 DOWN = StoreUnavailable("down")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

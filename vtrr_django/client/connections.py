@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from vtrr_django.domain.forks import at_fork
 from vtrr_django.exceptions import ConfigurationError
 
 T = TypeVar("T", httpx.Client, httpx.AsyncClient)
@@ -138,9 +138,8 @@ def _after_fork_in_child() -> None:
         connections._begin_anew()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )
+at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from itertools import accumulate
 from struct import unpack
 
+from vtrr_django.domain.forks import at_fork
+
 _RANDOM_BITS = 74
 
 
@@ -76,8 +78,7 @@ def _format(number: int) -> str:
 
 _generator = IdGenerator()
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_generator.after_fork)
+at_fork(after_in_child=_generator.after_fork)
 
 
 def new_job_id() -> str:

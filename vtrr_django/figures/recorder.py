@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter, deque
@@ -12,6 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 from weakref import WeakSet
 
+from vtrr_django.domain.forks import at_fork
 from vtrr_django.domain.histogram import Histogram, bucket_of
 from vtrr_django.domain.job import (
     LEASE_TIMEOUT,
@@ -169,7 +169,7 @@ def _forget() -> None:
         recorder._begin()
 
 
-os.register_at_fork(after_in_child=_forget)
+at_fork(after_in_child=_forget)
 
 
 class Recorder:

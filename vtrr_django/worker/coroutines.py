@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread
 import ctypes
-import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,8 @@ from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import async_to_sync
+
+from vtrr_django.domain.forks import at_fork
 
 JUMPS = 10
 """One is enough for a pending exception to be raised."""
@@ -154,15 +155,6 @@ def _interrupt_coroutine(thread: _Thread, exception: type[BaseException], outer:
     return bool(led)
 
 
-def in_coroutine() -> bool:
-    """Return whether a coroutine asks, in the thread of its loop, where no store may be called."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 def _let_go() -> None:
     """Let the process end without this thread, if it may end without the one that waits.
 
@@ -186,4 +178,4 @@ def _forget() -> None:
     _threads.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+at_fork(after_in_child=_forget)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +25,7 @@ from vtrr_django.contrib.celery.broker import (
 from vtrr_django.contrib.celery.pool import limits_of
 from vtrr_django.contrib.celery.task import declare
 from vtrr_django.dispatching import LONGEST_CALL
+from vtrr_django.domain.forks import at_fork
 from vtrr_django.exceptions import UnknownQueueError
 from vtrr_django.tasks import Runnable
 
@@ -45,7 +45,7 @@ def _begin_anew() -> None:
         dispatcher._begin()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+at_fork(after_in_child=_begin_anew)
 
 
 class CeleryDispatcher:

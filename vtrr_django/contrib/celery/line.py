@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
@@ -21,6 +20,7 @@ from celery import signals
 from celery.utils import uuid
 
 from vtrr_django.contrib.celery.broker import ask, lists_of, packed, redis_connection
+from vtrr_django.domain.forks import at_fork
 
 T = TypeVar("T")
 
@@ -214,4 +214,4 @@ def _begin_anew() -> None:
     _generation += 1
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+at_fork(after_in_child=_begin_anew)

@@ -16,6 +16,7 @@ from vtrr_django.connections import DjangoHooks
 from vtrr_django.contrib.celery.caretaker import Caretaker, Upkeep
 from vtrr_django.contrib.celery.pool import SoftTimeLimitExceeded, is_prefork
 from vtrr_django.contrib.celery.runner import CeleryRunner
+from vtrr_django.domain.forks import at_fork
 from vtrr_django.domain.job import LeasedJob, Outcome, OutcomeKind, Renewal
 from vtrr_django.worker import describe
 from vtrr_django.worker.lanes import Lane, Lease
@@ -200,7 +201,7 @@ def _forget() -> None:
     _stations.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+at_fork(after_in_child=_forget)
 
 
 def _on_shutdown(**kwargs: object) -> None:
