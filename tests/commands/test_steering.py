@@ -107,6 +107,14 @@ def test_stats_of_one_queue(shop: Shop) -> None:
     assert call("vtrr_stats", queue="mails") == call("vtrr_stats", queue=["mails"])
 
 
+def test_stats_tell_of_jobs_that_a_rename_left_behind(shop: Shop, settings: Any) -> None:
+    put(shop, 2)
+    queues = settings.VTRR["QUEUES"]
+    settings.VTRR = {**settings.VTRR, "QUEUES": {"uploads": queues["uploads"]}}
+    assert "\nLeft behind in queue mails, in database 'default': 2 ready." in call("vtrr_stats")
+    assert "mails" not in call("vtrr_stats", "--queue=uploads")
+
+
 def test_stats_with_partitions(shop: Shop) -> None:
     put(shop, 3)
     put(shop, 1, "p" * 100)
